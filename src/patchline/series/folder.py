@@ -1,0 +1,57 @@
+"""Writes a plan as a folder: a copy of the source with the series on it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from patchline.errors import UsageError
+from patchline.files import PART, folder_whole, locked
+from patchline.project import cache_dir
+from patchline.series.plan import Changes
+
+
+def write(source: Path, out: Path, total: Changes) -> None:
+    """Leaves at `out` a copy of `source` with the changes made, whole or not at all.
+
+    Raises:
+        UsageError: one folder lies inside the other.
+        Refused: `out` is there already, or another run writes it.
+    """
+    source, out = source.resolve(), out.absolute()
+    if source == out or source in out.parents or out in source.parents:
+        raise UsageError(f"{out} and {source} lie one inside the other", next="give --out a folder elsewhere")
+    key = hashlib.sha256(os.fsencode(out)).hexdigest()[:32]
+    with locked(cache_dir() / "locks" / key, str(out)):
+        for dead in out.parent.glob(f"{PART}{out.name}-*"):
+            shutil.rmtree(dead)
+        with folder_whole(out) as part:
+            shutil.copytree(source, part, symlinks=True, dirs_exist_ok=True)
+            for path, entry in sorted(total.items(), key=lambda item: item[1] is not None):
+                if entry is None:
+                    _remove(part, path)
+                else:
+                    _write(part / path, entry.data, entry.mode)
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    bits = 0o777 if mode & 0o100 else 0o666
+    if path.exists():
+        bits = path.stat().st_mode & 0o666 | (bits & 0o111)
+        path.unlink()
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, bits), "wb") as file:
+        file.write(data)
+
+
+def _remove(root: Path, path: str) -> None:
+    full = root / path
+    full.unlink(missing_ok=True)
+    with suppress(OSError):  # the first folder that is not empty ends it
+        for folder in full.parents:
+            if folder == root:
+                break
+            folder.rmdir()

@@ -1,0 +1,136 @@
+"""One patch file: its header, its diffs, and the boundary between the two."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from patchline.series import diff as diffs
+from patchline.series.diff import FileDiff, Piece
+from patchline.series.mail import Header, body_text, decode_body, read
+from patchline.series.place import split
+from patchline.series.refusals import BadPatch
+
+_STAT = re.compile(
+    rb"( .+ \| +(\d+|Bin)( .*)?|"
+    rb" \d+ files? changed.*|"
+    rb" (create|delete) mode \d+ .*|"
+    rb" mode change .*|"
+    rb" (rename|copy|rewrite) .*|"
+    rb"\s*)\r?\n?$"
+)
+
+
+class Patch(NamedTuple):
+    """A patch as its file says it."""
+
+    name: str
+    """Name in the series file."""
+    path: Path
+    strip: int
+    header: Header
+    files: tuple[FileDiff, ...]
+    raw: bytes
+
+
+def parsed(raw: bytes, path: Path, name: str, strip: int = 1, *, lenient: bool = False) -> Patch:
+    """Reads the bytes of a patch file; `path` and `name` only say where they come from.
+
+    `lenient` reads what `dpkg-source` reads: prose between diffs, carriage returns at the ends
+    of all lines, a chopped last blank line.
+
+    Raises:
+        BadPatch: it is empty, holds no change, is cut short or of a form that is not taken.
+    """
+    if not raw.strip():
+        raise BadPatch("the patch file is empty")
+    lines = split(raw)
+    header, start = read(lines)
+    lines = _plain_ends(decode_body(lines, start), lenient)
+    pieces = diffs.scan(lines, start, strip=strip, lenient=lenient)
+    end, begin = _boundary(lines, start, pieces, lenient)
+    files = _meant(lines, [piece for piece in pieces if piece.begin >= begin], lenient)
+    return Patch(name, path, strip, _with_body(header, lines[start:end], path), files, raw)
+
+
+def _plain_ends(lines: list[bytes], lenient: bool) -> list[bytes]:
+    if not any(line.startswith((b"--- ", b"diff --git ")) and line.endswith(b"\r\n") for line in lines):
+        return lines
+    if not lenient:
+        raise BadPatch(
+            "the patch file was saved with CRLF line ends: its own headers end in CR", next="save it with LF line ends"
+        )
+    return [line[:-2] + b"\n" if line.endswith(b"\r\n") else line for line in lines]
+
+
+def _with_body(header: Header, lines: list[bytes], path: Path) -> Header:
+    body = body_text(lines)
+    if sender := re.match(r"From: *(.+?) *<([^<>\n]*)>\n+", body):  # the author, where another one sent the mail
+        header, body = header._replace(name=sender[1], email=sender[2]), body[sender.end() :]
+    if not header.subject:
+        subject, _, body = body.partition("\n")
+        header = header._replace(subject=subject.strip("# \r") or path.stem)
+    both = "\n\n".join(text for text in (header.body, body.strip("\n")) if text)
+    return header._replace(body=both)
+
+
+def _boundary(lines: list[bytes], start: int, pieces: list[Piece], lenient: bool) -> tuple[int, int]:
+    """Where the message ends, and where the diffs begin.
+
+    A line `---` with nothing but a diffstat between it and a diff ends the message, so a message
+    may quote diffs before it; else a `---` before the first diff does; else the first diff.
+    GNU patch (`lenient`) knows no such line and applies what is quoted.
+    """
+    if not pieces:
+        forms = (f"line {at + 1}: {why}" for at in range(start, len(lines)) if (why := diffs.foreign_form(lines, at)))
+        raise BadPatch(next(forms, "it holds no change"))
+    first = pieces[0].begin
+    rules = [at for at in range(start, len(lines)) if lines[at].rstrip(b"\r\n") == b"---"]
+    if not lenient:
+        inside = [piece for piece in pieces if isinstance(piece.diff, FileDiff)]
+        for rule in rules:
+            begin = _after_stat(lines, rule + 1)
+            if begin and not any(piece.begin <= rule < piece.end for piece in inside):
+                return rule, begin
+    return next((rule for rule in rules if rule < first), first), first
+
+
+def _after_stat(lines: list[bytes], at: int) -> int | None:
+    """Where the diff begins that follows `at` with a blank line or a diffstat between."""
+    first = at
+    while at < len(lines) and not diffs.starts_file(lines, at):
+        if not _STAT.match(lines[at]):
+            return None
+        at += 1
+    return at if first < at < len(lines) else None
+
+
+def _meant(lines: list[bytes], pieces: list[Piece], lenient: bool) -> tuple[FileDiff, ...]:
+    """The diffs of a patch, once nothing between and after them is left unexplained."""
+    found: list[FileDiff] = []
+    for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
+        if isinstance(piece.diff, BadPatch):
+            raise piece.diff
+        found.append(piece.diff)
+        _check_rest(lines, piece.end, following.begin if following else len(lines), lenient, last=following is None)
+    return tuple(found)
+
+
+def _check_rest(lines: list[bytes], at: int, end: int, lenient: bool, *, last: bool) -> None:
+    """Text after a diff. Between two: is the first one quoted, or meant? Nobody can tell, so nobody guesses."""
+    for number in range(at, end):
+        line = lines[number]
+        if last and line.rstrip(b"\n") in (b"-- ", b"--"):
+            return  # a mail's signature
+        if why := diffs.foreign_form(lines, number):
+            raise BadPatch(f"line {number + 1}: {why}")
+        if lenient or not line.strip():
+            continue
+        if line[:1] in (b"+", b"-", b" "):
+            raise BadPatch(f"line {number + 1}: a line that no hunk counts: the hunk is longer than its header says")
+        if not last and not line.startswith((b"Index: ", b"====", b"diff ", b"Only in ")):
+            raise BadPatch(
+                f"line {number + 1}: prose between two diffs; is the diff before it quoted, or meant?",
+                next="end the message with a line --- before the real diff, or indent the quoted one",
+            )

