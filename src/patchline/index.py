@@ -88,6 +88,8 @@ def chunks(response: httpx2.Response, *, short: bool) -> Iterator[bytes]:
 
 def forget() -> None:
     """Reads pip's settings anew at the next question."""
+    if _session.cache_info().currsize:
+        _session().close()
     for kept in (_settings, _session, _finder):
         kept.cache_clear()
 

@@ -15,6 +15,7 @@ from git.exc import UnsafeProtocolError
 from patchline import git
 from patchline.errors import CommandFailed, Unreachable, UsageError
 from patchline.progress import EVERY, say
+from patchline.urls import shown
 
 
 def commit_of_tag(url: str, tag: str) -> str:
@@ -33,7 +34,7 @@ def commit_of_tag(url: str, tag: str) -> str:
     refs = {name: id for id, _, name in (line.partition("\t") for line in listing.splitlines())}
     commit = refs.get(f"{ref}^{{}}") or refs.get(ref)
     if commit is None:
-        raise UsageError(f"no tag {tag} at {url}", next=f"git ls-remote --tags {url}")
+        raise UsageError(f"no tag {tag} at {shown(url)}", next=f"git ls-remote --tags {shown(url)}")
     return commit
 
 
@@ -45,7 +46,7 @@ def fetch_tag(repo: Path, url: str, tag: str) -> str:
         Unreachable: the repository did not answer, or has no such tag.
     """
     ref = f"refs/tags/{tag}"
-    say(f"fetching {tag} from {url}")
+    say(f"fetching {tag} from {shown(url)}")
     with _only(git.settings_as_environment()):
         try:
             with Repo(repo) as opened:
@@ -53,7 +54,7 @@ def fetch_tag(repo: Path, url: str, tag: str) -> str:
                 remote.fetch(f"+{ref}:{ref}", progress=_Progress(), depth=1, no_tags=True)
         except UnsafeProtocolError as unsafe:
             raise UsageError(
-                f"{url} would make git run a command", next="pin an https, ssh or git url"
+                f"{shown(url)} would make git run a command", next="pin an https, ssh or git url"
             ) from unsafe
         except GitCommandError as failed:
             raise _silent(url, _reason(failed.stderr)) from failed
@@ -80,9 +81,7 @@ class _Progress(RemoteProgress):
         super().__init__()
         self._told = time.monotonic()
 
-    def update(
-        self, op_code: int, cur_count: str | float, max_count: str | float | None = None, message: str = ""
-    ) -> None:
+    def update(self, *_: object, **__: object) -> None:
         if time.monotonic() - self._told >= EVERY:
             self._told = time.monotonic()
             say(f"fetching: {self._cur_line}")
@@ -96,6 +95,6 @@ def _reason(stderr: str) -> str:
 def _silent(url: str, reason: str) -> Unreachable:
     return Unreachable(
         f"the repository did not answer: {reason}",
-        where=url,
+        where=shown(url),
         next="check the url and the network, then run again",
     )

@@ -26,9 +26,7 @@ PLAIN = {
 }
 
 
-def entry(
-    name: str, data: bytes = b"", mode: int = 0o644, kind: bytes = tarfile.REGTYPE, link: str = ""
-) -> bytes:
+def entry(name: str, data: bytes = b"", mode: int = 0o644, kind: bytes = tarfile.REGTYPE, link: str = "") -> bytes:
     info = tarfile.TarInfo(name)
     info.size, info.mode, info.mtime, info.type, info.linkname = len(data), mode, 1_700_000_000, kind, link
     pad = -len(data) % tarfile.BLOCKSIZE

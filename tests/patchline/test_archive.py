@@ -79,9 +79,7 @@ def test_paths_that_lead_out_of_the_tree_or_into_git(name: str) -> None:
     ["demo-1.0/.github/x", "demo-1.0/.gitignore", "demo-1.0/x.git", "demo-1.0/a..b", 'demo-1.0/"q" \u00e4'],
 )
 def test_paths_that_only_look_odd(name: str) -> None:
-    assert [member.path for member in members("demo-1.0.tar.gz", tar(entry(name)))] == [
-        name.removeprefix("demo-1.0/")
-    ]
+    assert [member.path for member in members("demo-1.0.tar.gz", tar(entry(name)))] == [name.removeprefix("demo-1.0/")]
 
 
 def test_nul_in_names() -> None:
@@ -163,6 +161,13 @@ def test_zip_that_states_a_smaller_size() -> None:
     with pytest.raises(SourceMismatch) as caught:
         member.read()
     assert "'bomb'" in str(caught.value)
+
+
+def test_zip_that_states_a_larger_size() -> None:
+    lied = wheel({"x": b"x" * 1000}).replace((1000).to_bytes(4, "little") * 2, b"\xe8\x03\0\0\xe9\x03\0\0")
+    [member] = members("d.whl", lied)
+    with pytest.raises(SourceMismatch, match="'x' states 1001 bytes and has 1000"):
+        member.read()
 
 
 def test_more_bytes_than_any_source_has(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,9 +199,7 @@ def test_hostile_archives_write_nothing(tmp_path: Path, name: str) -> None:
 
 def test_a_pin_with_one_file_for_each_platform(tmp_path: Path) -> None:
     project, upstream, pin = made(tmp_path, wheel({"x": b""}), "demo-1.0-a.whl")
-    two = ArchivePin(
-        kind="wheel", distribution="demo", version="1.0", files=(*pin.files, *pin_of(b"y", "b.whl").files)
-    )
+    two = ArchivePin(kind="wheel", distribution="demo", version="1.0", files=(*pin.files, *pin_of(b"y", "b.whl").files))
     assert "demo 1.0 has 2 files" in failed(UsageError, project, upstream, two)
 
 
@@ -275,9 +273,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MB (its size is changed with `resize`)."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "none", disk], check=False, capture_output=True
-    )
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", disk], check=False, capture_output=True)
     if mounted.returncode:
         pytest.skip("mounting needs root")
     yield disk

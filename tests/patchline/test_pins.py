@@ -113,6 +113,7 @@ CASES = {
     "0.32.0|0.31.0": "upstream vllm: vllm 0.31.0 is pinned twice",
     "https://git.example/tool.git|ext::sh -c id": "is not an https, ssh, git or file url",
     "https://git.example/tool.git|ssh://-oProxyCommand=id/x": "is not an https, ssh, git or file url",
+    "https://git.example|https://me:secret@git.example": "'https://***@git.example/tool.git' holds a name or",
     "https://git.example/tool.git|--upload-pack=id": "is not an https, ssh, git or file url",
     'tag = "v1.2.3"|tag = "../x"': "'../x' is not a tag name",
     "vllm-0.31.0.tar.gz|../x.tar.gz": "'../x.tar.gz' is not a plain file name",
@@ -256,7 +257,9 @@ def test_a_release_that_changed_is_refused(served: Index, project: Project) -> N
     served.offer("demo-1.0.tar.gz", old)
     pin_archive(project, "demo==1.0", init=True)
     served.offer("demo-1.0.tar.gz", new)
+    served.asked.clear()
     text = failed(SourceMismatch, project)
+    assert served.asked == ["/simple/demo/"]  # what the index says is enough: nothing is downloaded
     assert digest(old) in text
     assert digest(new) in text
     served.hashes.clear()  # an index that says nothing: the bytes decide
@@ -286,9 +289,7 @@ def test_two_indexes_with_two_files_of_one_name(
 
 def test_no_such_release(served: Index, project: Project) -> None:
     served.offer("demo-1.0.tar.gz", sdist())
-    assert "no index offers a file of demo 1.1; did you mean '1.0'?" in failed(
-        UsageError, project, "demo==1.1"
-    )
+    assert "no index offers a file of demo 1.1; did you mean '1.0'?" in failed(UsageError, project, "demo==1.1")
     assert "'demo' names no version" in failed(UsageError, project, "demo")
     assert "version '1.0.RC1' is written '1.0rc1'" in failed(UsageError, project, "demo==1.0.RC1")
     served.page = status(404)
@@ -301,9 +302,11 @@ def test_an_index_that_is_not_there(served: Index, project: Project, monkeypatch
     assert "cannot look up demo" in text
     assert "503" in text
     assert f"where: {served.url}" in text
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple/")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://me:secret@127.0.0.1:9/simple/")
     index.forget()
-    assert "cannot look up demo" in failed(Unreachable, project)
+    text = failed(Unreachable, project)
+    assert "cannot look up demo" in text
+    assert "where: http://***@127.0.0.1:9/simple/" in text
     assert Unreachable.exit == 7
 
 
@@ -367,9 +370,7 @@ def test_pin_a_tag(project: Project, tagged: tuple[Path, str]) -> None:
     assert load(project.upstreams)["tool"].pins == (pin,)
 
 
-def test_pin_no_tag_no_repository_no_command(
-    project: Project, tagged: tuple[Path, str], tmp_path: Path
-) -> None:
+def test_pin_no_tag_no_repository_no_command(project: Project, tagged: tuple[Path, str], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no tag v9 at"):
         pin_git(project, "tool", "1.0", str(tagged[0]), "v9", init=True)
     with pytest.raises(Unreachable, match="the repository did not answer"):
@@ -380,9 +381,7 @@ def test_pin_no_tag_no_repository_no_command(
     assert not project.upstreams.exists()
 
 
-def test_another_kind_of_pin_for_the_same_version(
-    served: Index, project: Project, tagged: tuple[Path, str]
-) -> None:
+def test_another_kind_of_pin_for_the_same_version(served: Index, project: Project, tagged: tuple[Path, str]) -> None:
     pin_git(project, "demo", "1.0", str(tagged[0]), "v1", init=True)
     served.offer("demo-1.0.tar.gz", sdist())
     assert "demo 1.0 is pinned already, as git, not sdist" in failed(UsageError, project)

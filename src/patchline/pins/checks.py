@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from patchline.pins.model import ArchivePin, GitPin, Pin, PinFile, Upstream, name_of
+from patchline.urls import shown
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*")
@@ -55,8 +56,10 @@ def of_version(version: str) -> Iterator[str]:
 
 def of_git_url(url: str) -> Iterator[str]:
     """Nothing for a url that makes git open a connection or a folder, and do nothing else."""
-    if not _GIT_URL.fullmatch(url) or "::" in url:
+    if not _GIT_URL.fullmatch(url):
         yield f"'{url}' is not an https, ssh, git or file url, nor an absolute path"
+    elif re.match(r"https?://[^/]*@", url):
+        yield f"'{shown(url)}' holds a name or a password, which a pin would make public"
 
 
 def of_tag(tag: str) -> Iterator[str]:

@@ -136,8 +136,7 @@ def _agreed(offers: list[Offer]) -> list[Offer]:
             by_name[offer.name] = offer
         elif offer.sha256 not in (None, first.sha256):
             raise SourceMismatch(
-                f"two indexes offer different files called {offer.name}: "
-                f"sha256 {first.sha256} and {offer.sha256}",
+                f"two indexes offer different files called {offer.name}: sha256 {first.sha256} and {offer.sha256}",
                 where=f"{shown(first.url)} and {shown(offer.url)}",
                 next=f"pin with one of the two switched off; {index.CHECK}",
             )
@@ -163,9 +162,7 @@ _UNPIN = "find out who changed it; a released file never changes, so the pin sta
 def _with(upstreams: Mapping[str, Upstream], name: str, pin: Pin, carry: bool) -> dict[str, Upstream]:
     old = upstreams.get(name) or Upstream(name=name, carried=pin.version, pins=())
     new_name = name_of(old, pin)
-    same = [
-        at for at, was in enumerate(old.pins) if (name_of(old, was), was.version) == (new_name, pin.version)
-    ]
+    same = [at for at, was in enumerate(old.pins) if (name_of(old, was), was.version) == (new_name, pin.version)]
     pins = list(old.pins)
     if same:
         _refuse_other(old.pins[same[0]], pin, new_name)

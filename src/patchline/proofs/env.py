@@ -170,9 +170,7 @@ def _verified(made: Environment, requirements: Sequence[str], env: dict[str, str
     ]
     wrong += [f"{name} is still there" for name in _UNWANTED if _CPU_BUILD in wanted and name in installed]
     if wrong:
-        raise UsageError(
-            f"pip made another environment than was asked for: {'; '.join(wrong)}", next="run again"
-        )
+        raise UsageError(f"pip made another environment than was asked for: {'; '.join(wrong)}", next="run again")
     return installed
 
 
@@ -207,8 +205,6 @@ def explain(log: str, path: Path) -> PatchlineError:
             next="prove patches on a version that has a CPU build, and that one on a GPU fleet",
         )
     if missing:
-        return UsageError(
-            f"pip finds no {missing[1]}", where=f"it finds {versions}; {path}", next=f"less {path}"
-        )
+        return UsageError(f"pip finds no {missing[1]}", where=f"it finds {versions}; {path}", next=f"less {path}")
     last = [line for line in log.splitlines() if line.startswith("ERROR")] or log.strip().splitlines()
     return UsageError(f"pip could not install: {last[0] if last else 'it said nothing'}", next=f"less {path}")

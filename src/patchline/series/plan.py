@@ -185,7 +185,7 @@ class _Target:
 
     def _check_ancestors(self, path: str) -> None:
         for folder in ancestors(path):
-            above = self.view.entry(folder)
+            above = (self.view.source if self.diff.action == "delete" else self.view.entry)(folder)
             if above is not None:
                 kind = "a symbolic link" if above.mode == 0o120000 else "a file"
                 raise _No(f"{path}: {folder} is {kind} in the tree; nothing is written through it")

@@ -130,18 +130,21 @@ class WorkTree:
         git(self.repo, "update-index", "-z", "--index-info", input=b"".join(line + b"\0" for line in lines), env=env)
         if in_place:
             return [], []
-        return self._staged([path for _, path in there], env), removed
+        return self._staged({path: int(head[1], 8) for head, path in there}, env), removed
 
-    def _staged(self, paths: list[bytes], env: dict[str, str]) -> list[tuple[str, str]]:
-        """Lets git write the files: line ends, filters and permissions are what a checkout here gives."""
+    def _staged(self, modes: dict[bytes, int], env: dict[str, str]) -> list[tuple[str, str]]:
+        """Lets git write the files: line ends and filters are what a checkout here gives."""
         env = env | {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.stage)}
-        names = b"".join(path + b"\0" for path in paths)
+        names = b"".join(path + b"\0" for path in modes)
         out = work(self.stage, "checkout-index", "-z", "--temp", "--stdin", input=names, env=env)
         pairs = (os.fsdecode(record).partition("\t") for record in out.split(b"\0")[:-1])
         found = [(name, path) for name, _, path in pairs]
-        if len(found) != len(paths):
+        mask = _umask()
+        for name, path in found:  # git gives temporary files to their owner alone
+            os.chmod(f"{self.stage}/{name}", (0o777 if modes[os.fsencode(path)] & 0o100 else 0o666) & ~mask)
+        if len(found) != len(modes):
             raise Refused(
-                f"git wrote {len(found)} of {len(paths)} files (a sparse checkout?); nothing was changed",
+                f"git wrote {len(found)} of {len(modes)} files (a sparse checkout?); nothing was changed",
                 where=str(self.repo),
             )
         return found
@@ -255,6 +258,12 @@ class WorkTree:
     def _stat(self) -> tuple[int, int, int]:
         status = self.index.stat()
         return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _some(paths: list[str], most: int = 10) -> str:

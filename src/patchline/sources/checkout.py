@@ -17,9 +17,7 @@ BASE = "refs/patchline/base"
 """The ref that marks the upstream's own tree; the series lies between it and branch `patchline`."""
 
 # Above all `.gitattributes` of the upstream: what is checked out and committed are its own bytes.
-_ATTRIBUTES = (
-    b"* -text !eol -ident !filter !working-tree-encoding !diff !merge !whitespace !conflict-marker-size\n"
-)
+_ATTRIBUTES = b"* -text !eol -ident !filter !working-tree-encoding !diff !merge !whitespace !conflict-marker-size\n"
 _PATIENCE = 5.0
 """Seconds for a git without a parent to end; if it does not, the next run that makes this removes the rest."""
 
@@ -70,9 +68,9 @@ def _existing(repo: Path, pin: Pin) -> Checkout:
     try:
         recorded = json.loads((repo / ".git" / _RECORD).read_bytes())["pin"]
     except (OSError, ValueError, KeyError, TypeError) as unmade:
-        raise Refused(
-            f"{repo} is there, but no checkout of patchline made it", next=f"move it away, or {again}"
-        ) from (unmade)
+        raise Refused(f"{repo} is there, but no checkout of patchline made it", next=f"move it away, or {again}") from (
+            unmade
+        )
     if recorded != _identity(pin):
         raise SourceMismatch(
             f"{repo.name} was checked out from another source than is pinned now"

@@ -34,7 +34,7 @@ def commit(repo: Path, members: list[Member], message: str, who: str) -> str:
 
 
 def _files(members: Iterable[Member]) -> Iterator[bytes]:
-    for member in sorted(members, key=lambda member: member.path):
+    for member in members:
         data = member.read()
         path = member.path.replace('"', '\\"').encode("utf-8", "surrogateescape")
         yield b'M %o inline "%s"\ndata %d\n' % (member.mode, path, len(data))

@@ -1,0 +1,17 @@
+"""What every test has: a cache and a configuration of its own, and no git of its user's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache that no other test sees; git in the environment is not the user's."""
+    cache = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("PATCHLINE_CACHE", str(cache))
+    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
+        monkeypatch.delenv(name, raising=False)
+    return cache
