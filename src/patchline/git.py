@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from patchline.errors import CommandFailed, UsageError
 from patchline.run import run
@@ -99,28 +99,39 @@ def line(repo: Path, *arguments: str) -> str:
     return os.fsdecode(git(repo, *arguments)).rstrip("\n")
 
 
-def top(folder: Path) -> tuple[Path, Path, str]:
-    """The work tree that `folder` is the top of, its repository's own folder, and the commit at HEAD.
+class Top(NamedTuple):
+    """A checked-out repository."""
+
+    work_tree: Path
+    git_dir: Path
+    """The work tree's own: a linked one has another than the repository."""
+    objects: Path
+    head: str
+    """Commit that is checked out."""
+
+
+def top(folder: Path) -> Top:
+    """The repository that `folder` is the top of.
 
     Raises:
         UsageError: `folder` is not the top folder of a git work tree with a commit. A subfolder of
             another repository is not: git would look up the wrong paths there and say nothing.
     """
     try:
-        answer = git(folder, "rev-parse", "--show-toplevel", "--absolute-git-dir", "--verify", "HEAD^{commit}")
+        answer = git(folder, "rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-path", "objects", "--verify", "HEAD^{commit}")
     except (CommandFailed, NotADirectoryError) as failed:
         raise UsageError(
             f"{folder} is not a git work tree with a commit",
             next=f"git -C {folder} init, and commit what is there; or give the folder with --source",
         ) from failed
-    found, own, head = os.fsdecode(answer).splitlines()
+    found, own, objects, head = os.fsdecode(answer).splitlines()
     if Path(found).resolve() != folder.resolve():
         raise UsageError(
             f"{folder} is a subfolder of the git work tree {found}, not its top",
             where=str(folder),
             next=f"give --repo {found}, or --source {folder} --out DIR for a folder without git",
         )
-    return Path(found), Path(own), head
+    return Top(Path(found), Path(own), folder.absolute() / objects, head)
 
 
 def commit_of(repo: Path, name: str) -> str:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import TypeAlias
+
+import pytest
+
+from patchline import index
 
 Answer: TypeAlias = Callable[[BaseHTTPRequestHandler, bytes], None]
 
@@ -92,20 +98,20 @@ def redirected(place: str) -> Answer:
 @contextmanager
 def serving() -> Iterator[Index]:
     """An index that answers until the block ends."""
-    index = Index("")
+    shop = Index("")
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            index.asked.append(self.path)
+            shop.asked.append(self.path)
             name = self.path.rpartition("/")[2]
             if self.path.startswith("/simple/"):
-                if index.page:
-                    index.page(self, b"")
+                if shop.page:
+                    shop.page(self, b"")
                 else:
-                    page = index.html()
+                    page = shop.html()
                     send(self, page, len(page), "text/html")
-            elif name in index.files:
-                index.answer.get(name, whole)(self, index.files[name])
+            elif name in shop.files:
+                shop.answer.get(name, whole)(self, shop.files[name])
             else:
                 self.send_error(404)
 
@@ -113,12 +119,26 @@ def serving() -> Iterator[Index]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    index.url = f"http://127.0.0.1:{server.server_port}/simple/"
+    shop.url = f"http://127.0.0.1:{server.server_port}/simple/"
     thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
-        yield index
+        yield shop
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def only_index(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[Index]:
+    """An index that is the only place where pip looks, and an empty cache of ours."""
+    for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_CERT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PATCHLINE_CACHE", str(cache))
+    with serving() as running:
+        monkeypatch.setenv("PIP_INDEX_URL", running.url)
+        index.forget()
+        yield running
+    index.forget()

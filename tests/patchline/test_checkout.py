@@ -234,10 +234,10 @@ def test_killed_at_any_moment(tmp_path: Path, orphans: bool) -> None:
     base = start(project).communicate()[0].strip()
     lasts = time.monotonic() - began
     halves = 0
-    for moment in range(6):
+    for moment in range(5):
         subprocess.run(["rm", "-rf", repo], check=True)
         running = start(project)
-        time.sleep(lasts * moment / 6)
+        time.sleep(lasts * moment / 5)
         kill = os.kill if orphans else os.killpg
         kill(running.pid, signal.SIGKILL)
         running.communicate()

@@ -52,7 +52,28 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_made_once(shop: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_requirements_other_environment() -> None:
+    assert env._key(["a==1"]) != env._key(["a==2"]) != env._key(["a==1", "a==2"])
+
+
+CODE = "from patchline.proofs.env import for_vllm\nprint(for_vllm('0.31.0').python)"
+
+
+def kill_half_way(cache: Path) -> None:
+    """Starts to make an environment, and kills it and its pip once pip has installed something."""
+    running = subprocess.Popen([sys.executable, "-c", CODE], process_group=0, stderr=subprocess.DEVNULL)
+    while not list(cache.glob("environments/*/venv-*/lib/python3.11/site-packages/nixl.py")):
+        assert running.poll() is None
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    assert list(cache.glob("environments/*/venv-*"))
+    assert not list(cache.glob("environments/*/complete.json"))
+
+
+def test_killed_then_made_once_whole(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill_half_way(tmp_path / "cache")
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
     monkeypatch.setenv("PIP_TARGET", "/elsewhere")
     made = for_vllm("0.31.0")
@@ -62,37 +83,27 @@ def test_made_once(shop: Path, capfd: pytest.CaptureFixture[str], monkeypatch: p
     assert version == "0.31.0+cpu"
     assert Path(file).parent == made.site_packages
     assert not list(made.site_packages.glob("torch*"))
-    assert (made.python.parent.parent / "pip.log").read_text().startswith("+ ")
-    began = time.perf_counter()
-    assert for_vllm("0.31.0") == made
-    assert time.perf_counter() - began < 0.05
-    assert capfd.readouterr().err == ""
-    record = json.loads((made.python.parents[2] / "complete.json").read_bytes())
-    assert record["installed"]["nixl"] == "1.4.1"
-
-
-def test_other_requirements_other_environment() -> None:
-    assert env._key(["a==1"]) != env._key(["a==2"]) != env._key(["a==1", "a==2"])
-
-
-CODE = "from patchline.proofs.env import for_vllm\nprint(for_vllm('0.31.0').python)"
-
-
-def test_killed_then_made_again(tmp_path: Path) -> None:
-    running = subprocess.Popen([sys.executable, "-c", CODE], process_group=0, stderr=subprocess.DEVNULL)
-    while not list((tmp_path / "cache").glob("environments/*/venv-*/lib/python3.11/site-packages/nixl.py")):
-        assert running.poll() is None
-    os.killpg(running.pid, signal.SIGKILL)
-    running.wait()
-    assert list((tmp_path / "cache").glob("environments/*/venv-*"))
-    assert not list((tmp_path / "cache").glob("environments/*/complete.json"))
-    made = for_vllm("0.31.0")
+    assert (made.python.parents[1] / "pip.log").read_text().startswith("+ ")
     venvs = made.python.parents[2]
     assert list(venvs.glob("venv-*")) == [made.python.parents[1]]
-    made.python.unlink()  # as when the Python that it links to goes away
-    again = for_vllm("0.31.0")
-    assert again.python.exists()
-    assert list(venvs.glob("venv-*")) == [again.python.parents[1]]
+    assert json.loads((venvs / "complete.json").read_bytes())["installed"]["nixl"] == "1.4.1"
+    began = time.perf_counter()
+    assert for_vllm("0.31.0") == made
+    assert time.perf_counter() - began < 0.1
+    assert capfd.readouterr().err == ""
+
+
+def test_one_that_lost_its_python_is_no_environment(tmp_path: Path) -> None:
+    home = tmp_path / "cache" / "environments" / "key"
+    venv = home / "venv-x"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    (home / "complete.json").write_text('{"venv": "venv-x"}')
+    (venv / "bin" / "python").symlink_to(sys.executable)
+    assert env._complete(home)
+    (venv / "bin" / "python").unlink()
+    (venv / "bin" / "python").symlink_to("/gone/python3.11")
+    assert env._complete(home) is None
 
 
 def test_two_at_once(tmp_path: Path) -> None:

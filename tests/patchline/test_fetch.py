@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import serving as served
 from making import pin_of, sdist, wheel
-from serving import Answer, Index, serving
+from serving import Answer, Index, only_index
 
 from patchline import index
 from patchline.download import cached, digest
@@ -28,16 +28,9 @@ FILE = pin_of(DATA).files[0]
 @pytest.fixture
 def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Index]:
     """An index with the pinned file, the only one pip knows, and an empty cache."""
-    for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_CERT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("PATCHLINE_CACHE", str(tmp_path / "cache"))
-    with serving() as running:
-        monkeypatch.setenv("PIP_INDEX_URL", running.url)
-        index.forget()
+    with only_index(monkeypatch, tmp_path / "cache") as running:
         running.offer(NAME, DATA)
         yield running
-    index.forget()
 
 
 def kept(cache: Path) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from making import pin_of, sdist, wheel
-from serving import Index, redirected, serving, status
+from serving import Index, only_index, redirected, serving, status
 
 from patchline import git, index, pip_settings
 from patchline.download import cached, digest
@@ -204,15 +204,8 @@ def test_reading_pins_imports_nothing_heavy() -> None:
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Index]:
     """An index that is the only one pip knows, and an empty cache."""
-    for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_CERT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("PATCHLINE_CACHE", str(tmp_path / "cache"))
-    with serving() as running:
-        monkeypatch.setenv("PIP_INDEX_URL", running.url)
-        index.forget()
+    with only_index(monkeypatch, tmp_path / "cache") as running:
         yield running
-    index.forget()
 
 
 @pytest.fixture

@@ -192,9 +192,10 @@ def explain(log: str, path: Path) -> PatchlineError:
             where=str(path),
             next="tell pip where PyTorch's CPU wheels are, with PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS",
         )
-    if (silent and not missing) or (missing and versions == "none"):
+    if (missing and versions == "none") or (silent and not missing):
+        reason = f"no index has any {missing[1]}" if missing else silent and silent[0]
         return Unreachable(
-            f"pip could not install: {silent[0] if silent else f'no index has any {missing[1]}'}",
+            f"pip could not install: {reason}",
             where=str(path),
             next="run the same command again; see where pip looks: python -m pip config list",
         )

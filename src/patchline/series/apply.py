@@ -74,7 +74,7 @@ def put(tree: WorkTree, base: str, files: quilt.Files, rule: Rule, branch: str =
 
     patches = quilt.patches(files, lenient=rule is Rule.NEAREST)
     made = plan(CommitTree(tree.repo, base), patches, rule)
-    ids = commits.write(tree.repo, base, made.steps)
+    ids = commits.write(tree, base, [(step.patch.header, step.changes) for step in made.steps])
     done = record(base, files.digest, rule.value, [patch.name for patch in patches], ids)
     tree.move(ids[-1], branch=branch, record=done.dumps())
     return Result(tree.repo, done.patches, _moved(made), base)

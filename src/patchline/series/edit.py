@@ -152,7 +152,7 @@ def _steps(opened: _Open, order: Sequence[Patch]) -> list[Step]:
 def _rewrite(opened: _Open, steps: list[Step], names: list[str]) -> Exported:
     """Commits the steps, checks that they make the tree that was wanted, and exports them."""
     tree = opened.tree
-    ids = commits.write(tree.repo, opened.base, steps)
+    ids = commits.write(tree, opened.base, [(step.patch.header, step.changes) for step in steps])
     made = git.line(tree.repo, "rev-parse", f"{ids[-1]}^{{tree}}")
     if made != opened.wanted:
         raise Refused(

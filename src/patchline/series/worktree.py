@@ -12,14 +12,16 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from patchline.errors import Refused
-from patchline.files import locked, write_whole
-from patchline.git import git, top, work
+from patchline.files import PART, locked, write_whole
+from patchline.git import Top, git, top, work
 from patchline.progress import say
 from patchline.series.paths import ancestors
 
@@ -33,6 +35,11 @@ _UNFINISHED = {
 }
 
 
+_PATIENCE = 2.0  # seconds that a live git may hold a ref's lock
+
+_ROOM, _INDEX, _RECORD = "run-", "index", "applied"
+
+
 class Journal(NamedTuple):
     """A move that is decided: what is left of it are renames."""
 
@@ -40,6 +47,8 @@ class Journal(NamedTuple):
     new: str
     branch: str
     """Branch to make and to check out; empty where HEAD itself moves."""
+    room: str
+    """Folder in which everything was prepared."""
     index_sha256: str
     """Of the new index: whether `index.lock` is still ours, and `index` not yet somebody's."""
     staged: list[tuple[str, str]]
@@ -50,14 +59,11 @@ class Journal(NamedTuple):
 class WorkTree:
     """One work tree while this run holds it."""
 
-    def __init__(self, repo: Path, git_dir: Path, head: str) -> None:
-        self.repo, self.git_dir, self.head = repo, git_dir, head
-        self.own = git_dir / "patchline"
-        self.stage = self.own / "stage"
-        self.index, self.new_index = git_dir / "index", self.own / "index"
-        self.lock = git_dir / "index.lock"
-        self.journal = self.own / "journal.json"
-        self.applied, self.next_applied = self.own / "applied.json", self.own / "applied.next"
+    def __init__(self, found: Top) -> None:
+        self.repo, self.git_dir, self.objects, self.head = found
+        self.own = self.git_dir / "patchline"
+        self.index, self.lock = self.git_dir / "index", self.git_dir / "index.lock"
+        self.journal, self.applied = self.own / "journal.json", self.own / "applied.json"
 
     def check_clean(self) -> None:
         """Refuses a work tree with changes, or in the middle of something.
@@ -93,18 +99,17 @@ class WorkTree:
             Refused: untracked files are in the way, or git holds the index.
         """
         seen = self._stat()
-        self._clear()
-        self.stage.mkdir(parents=True)
-        staged, removed = self._prepare(new, in_place)
-        self.next_applied.write_text(record)
-        self._take_lock()
+        room = self.room()
+        staged, removed = self._prepare(room, new, in_place)
+        (room / _RECORD).write_text(record)
+        self._take_lock(room)
         try:
             if self._stat() != seen:
                 raise Refused(
                     f"{self.repo} changed under this run; nothing was changed", next="run the same command again"
                 )
-            digest = hashlib.sha256(self.new_index.read_bytes()).hexdigest()
-            journal = Journal(self.head, new, branch, digest, staged, removed)
+            digest = hashlib.sha256((room / _INDEX).read_bytes()).hexdigest()
+            journal = Journal(self.head, new, branch, room.name, digest, staged, removed)
             write_whole(self.journal, json.dumps(journal).encode())
             self._move_head(journal)  # the last thing that can fail for want of space
         except BaseException:
@@ -113,7 +118,11 @@ class WorkTree:
             raise
         self._finish(journal)
 
-    def _prepare(self, new: str, in_place: bool) -> tuple[list[tuple[str, str]], list[str]]:
+    def room(self) -> Path:
+        """A new folder for what this run prepares. A git of a run that died may still write in its own."""
+        return Path(tempfile.mkdtemp(prefix=_ROOM, dir=self.own))
+
+    def _prepare(self, room: Path, new: str, in_place: bool) -> tuple[list[tuple[str, str]], list[str]]:
         """Writes the new index and the new files beside the old ones."""
         fields = git(self.repo, "diff-tree", "-r", "-z", "--no-renames", self.head, new).split(b"\0")[:-1]
         changes = [(head.split(b" "), path) for head, path in zip(fields[::2], fields[1::2], strict=True)]
@@ -123,25 +132,25 @@ class WorkTree:
         added = [os.fsdecode(path) for head, path in there if head[4] == b"A"]
         if not in_place:
             self._check_room([os.fsdecode(path) for _, path in there], added, set(removed))
-        shutil.copyfile(self.index, self.new_index)
+        shutil.copyfile(self.index, room / _INDEX)
         lines = [b"0 " + head[2] + b"\t" + path for head, path in changes if head[4] == b"D"]
         lines += [head[1] + b" " + head[3] + b"\t" + path for head, path in there]
-        env = {"GIT_INDEX_FILE": str(self.new_index)}
+        env = {"GIT_INDEX_FILE": str(room / _INDEX)}
         git(self.repo, "update-index", "-z", "--index-info", input=b"".join(line + b"\0" for line in lines), env=env)
         if in_place:
             return [], []
-        return self._staged({path: int(head[1], 8) for head, path in there}, env), removed
+        return self._staged(room, {path: int(head[1], 8) for head, path in there}, env), removed
 
-    def _staged(self, modes: dict[bytes, int], env: dict[str, str]) -> list[tuple[str, str]]:
+    def _staged(self, room: Path, modes: dict[bytes, int], env: dict[str, str]) -> list[tuple[str, str]]:
         """Lets git write the files: line ends and filters are what a checkout here gives."""
-        env = env | {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.stage)}
+        env = env | {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(room)}
         names = b"".join(path + b"\0" for path in modes)
-        out = work(self.stage, "checkout-index", "-z", "--temp", "--stdin", input=names, env=env)
+        out = work(room, "checkout-index", "-z", "--temp", "--stdin", input=names, env=env)
         pairs = (os.fsdecode(record).partition("\t") for record in out.split(b"\0")[:-1])
         found = [(name, path) for name, _, path in pairs]
         mask = _umask()
         for name, path in found:  # git gives temporary files to their owner alone
-            os.chmod(f"{self.stage}/{name}", (0o777 if modes[os.fsencode(path)] & 0o100 else 0o666) & ~mask)
+            os.chmod(f"{room}/{name}", (0o777 if modes[os.fsencode(path)] & 0o100 else 0o666) & ~mask)
         if len(found) != len(modes):
             raise Refused(
                 f"git wrote {len(found)} of {len(modes)} files (a sparse checkout?); nothing was changed",
@@ -172,9 +181,9 @@ class WorkTree:
         )
         return not as_folder and any(name not in removed for name in left)
 
-    def _take_lock(self) -> None:
+    def _take_lock(self, room: Path) -> None:
         try:
-            os.link(self.new_index, self.lock)
+            os.link(room / _INDEX, self.lock)
         except FileExistsError as held:
             raise Refused(
                 f"git holds the index of {self.repo}; nothing was changed",
@@ -188,10 +197,11 @@ class WorkTree:
             if os.path.lexists(gone) and (gone.is_symlink() or not gone.is_dir()):
                 gone.unlink()
                 self._remove_empty(gone)
+        room = self.own / journal.room
         for name, path in journal.staged:
-            self._replace(f"{self.stage}/{name}", f"{self.repo}/{path}")
+            self._replace(f"{room}/{name}", f"{self.repo}/{path}")
         self._replace(str(self.lock), str(self.index))
-        self._replace(str(self.next_applied), str(self.applied))
+        self._replace(str(room / _RECORD), str(self.applied))
         self.journal.unlink()
         self._clear()
         work(self.repo, "update-index", "-q", "--refresh", ok=(0, 1))
@@ -232,7 +242,7 @@ class WorkTree:
     def recover(self) -> None:
         """Finishes what a run that died had decided, or clears away what it had prepared."""
         if not self.journal.exists():
-            if self.lock.exists() and self.new_index.exists() and self.lock.samefile(self.new_index):
+            if self.lock.exists() and any(self.lock.samefile(index) for index in self.own.glob(f"{_ROOM}*/{_INDEX}")):
                 self.lock.unlink()
             self._clear()
             return
@@ -246,14 +256,34 @@ class WorkTree:
             return
         say(f"{self.repo}: finishing the run that died")
         if self.head == journal.old:
+            self._break_locks(journal)
             self._move_head(journal)
         self._finish(journal)
         self.head = journal.new
 
+    def _break_locks(self, journal: Journal) -> None:
+        """Removes the ref locks that the dead run's git left; a live git's are gone in a moment."""
+        on = git(self.repo, "symbolic-ref", "-q", "HEAD", ok=(0, 1)).decode().strip()
+        names = {"HEAD", on or "HEAD", f"refs/heads/{journal.branch}" if journal.branch else "HEAD"}
+        locks = [folder / f"{name}.lock" for name in names for folder in (self.git_dir, self.objects.parent)]
+        until = time.monotonic() + _PATIENCE
+        while any(lock.exists() for lock in locks) and time.monotonic() < until:
+            time.sleep(0.05)
+        for lock in locks:
+            if lock.exists():
+                say(f"{self.repo}: removing {lock.name}, which the run that died left")
+                lock.unlink()
+
+    def tidy(self) -> None:
+        """Removes what this run prepared and did not use; what a journal speaks of stays."""
+        if not self.journal.exists():
+            self._clear()
+
     def _clear(self) -> None:
-        shutil.rmtree(self.stage, ignore_errors=True)
-        for path in (self.new_index, self.next_applied):
-            path.unlink(missing_ok=True)
+        for room in self.own.glob(f"{_ROOM}*"):
+            shutil.rmtree(room, ignore_errors=True)
+        for part in self.own.glob(f"{PART}*"):
+            part.unlink()
 
     def _stat(self) -> tuple[int, int, int]:
         status = self.index.stat()
@@ -279,13 +309,16 @@ def held(repo: Path) -> Iterator[WorkTree]:
         UsageError: `repo` is not the top folder of a git work tree.
         Refused: another run of ours holds it.
     """
-    found, git_dir, head = top(repo)
-    if found.stat().st_dev != git_dir.stat().st_dev:
+    found = top(repo)
+    if found.work_tree.stat().st_dev != found.git_dir.stat().st_dev:
         raise Refused(
-            f"{found} and its repository {git_dir} lie on two file systems; nothing was changed",
+            f"{found.work_tree} and its repository {found.git_dir} lie on two file systems; nothing was changed",
             next="use a clone on one",
         )
-    with locked(git_dir / "patchline" / "lock", str(repo)):
-        tree = WorkTree(found, git_dir, head)
+    with locked(found.git_dir / "patchline" / "lock", str(repo)):
+        tree = WorkTree(found)
         tree.recover()
-        yield tree
+        try:
+            yield tree
+        finally:
+            tree.tidy()

@@ -1,14 +1,16 @@
 """Real NIXL connector workers of two engines, paired on loopback.
 
 Every rank is a real ``NixlConnector`` or ``NixlPushConnector`` in the worker role, with
-the cache config that vLLM itself makes for the model, real tensors, a real NIXL agent
-(UCX, host memory), and the engine's real handshake listener. Only what needs a process
-per rank is stood in for: the rank and world size of tensor parallelism.
+the cache config that vLLM itself makes for the model, real tensors, and the engine's
+real handshake listener. What needs a process per rank is stood in for: the rank and
+world size of tensor parallelism and, for speed, the NIXL agent, by one that copies
+within this process. ``real_nixl=True`` keeps the real agents (UCX, host memory).
 
 Each cache element names its layer, KV head, block, position and channel, so a test can
 say which bytes had to land where.
 """
 
+import ctypes
 import dataclasses
 import functools
 import json
@@ -20,10 +22,12 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import msgspec
+import numpy as np
 import torch
 
 from vllm.config import (
@@ -144,6 +148,77 @@ def codes(
     return code.to(torch.int32)
 
 
+class LocalNixl:
+    """A NIXL agent for one process: what it is told to move, it copies at once."""
+
+    agents: dict[str, "LocalNixl"] = {}
+
+    def __init__(self, name: str, config: Any = None) -> None:
+        self.name, self.agents[name] = name, self
+        self.memory: list[tuple[int, int]] = []
+        self.lists: list[tuple[LocalNixl, np.ndarray]] = []
+        self.transfers: list[tuple[Any, ...]] = []
+        self.notifs: dict[str, list[bytes]] = {}
+
+    def get_reg_descs(self, descs: Any, mem_type: str) -> Any:
+        return descs
+
+    get_xfer_descs = get_reg_descs
+
+    def register_memory(self, descs: Any, backends: Any = None) -> None:
+        self.memory += [(base, base + size) for base, size, *_ in descs]
+
+    def get_agent_metadata(self) -> bytes:
+        return self.name.encode()
+
+    def add_remote_agent(self, metadata: bytes) -> str:
+        return metadata.decode()
+
+    def prep_xfer_dlist(self, agent: str, descs: Any) -> int:
+        owner = self.agents.get(agent, self)
+        descs = np.asarray(descs, dtype=np.uint64)
+        for base, size, _ in descs.tolist():
+            assert any(
+                start <= base and base + size <= end for start, end in owner.memory
+            ), f"{size} bytes at {base} are not registered memory of {owner.name}"
+        self.lists.append((owner, descs))
+        return len(self.lists) - 1
+
+    def make_prepped_xfer(
+        self, op: str, local: int, local_ids: Any, remote: int, remote_ids: Any,
+        notif_msg: bytes = b"",
+    ) -> int:  # fmt: skip
+        ours = self.lists[local][1][local_ids].tolist()
+        owner, descs = self.lists[remote]
+        self.transfers.append((op, ours, owner, descs[remote_ids].tolist(), notif_msg))
+        return len(self.transfers) - 1
+
+    def transfer(self, handle: int) -> None:
+        op, ours, owner, theirs, notif = self.transfers[handle]
+        for (local, size, _), (remote, remote_size, _) in zip(ours, theirs, strict=True):
+            assert size == remote_size, f"{op} of {remote_size} bytes into {size}"
+            ctypes.memmove(*((local, remote) if op == "READ" else (remote, local)), size)
+        self.send_notif(owner.name, notif)
+
+    def send_notif(self, agent: str, notif_msg: bytes) -> None:
+        self.agents[agent].notifs.setdefault(self.name, []).append(notif_msg)
+
+    def get_new_notifs(self) -> dict[str, list[bytes]]:
+        notifs, self.notifs = self.notifs, {}
+        return notifs
+
+    def check_xfer_state(self, handle: int) -> str:
+        return "DONE"
+
+    def get_xfer_telemetry(self, handle: int) -> Any:
+        return SimpleNamespace(xferDuration=1, postDuration=1, totalBytes=1, descCount=1)
+
+    def release(self, handle: Any) -> None: ...
+
+    release_xfer_handle = release_dlist_handle = release
+    remove_remote_agent = deregister_memory = release
+
+
 class Engine:
     """The workers of one engine, one per (PP rank, TP rank)."""
 
@@ -161,6 +236,7 @@ class Engine:
         pp: int = 1,
         model_heads: int = 0,
         change_spec: Callable[[AttentionSpec], AttentionSpec] = lambda spec: spec,
+        real_nixl: bool = False,
         extra: dict[str, Any] | None = None,
         **transfer: Any,
     ) -> None:
@@ -169,6 +245,7 @@ class Engine:
         self.block_size, self.num_blocks = block_size, num_blocks
         self.model_heads = model_heads or layers[0].heads
         self.change_spec, self.transfer = change_spec, transfer
+        self.agent_class = base_worker.NixlWrapper if real_nixl else LocalNixl
         self.extra = extra or {}
         self.engine_id = f"{role}-{id(self)}"
         self.port = free_port()
@@ -210,6 +287,7 @@ class Engine:
             patch.object(
                 base_worker, "get_tensor_model_parallel_world_size", lambda: self.tp
             ),
+            patch.object(base_worker, "NixlWrapper", self.agent_class),
             # The worker would pin this whole process to one core.
             patch.object(
                 base_worker.current_platform, "discover_numa_topology", lambda: []
@@ -325,6 +403,8 @@ class Engine:
         self.stopped.set()
         for connector in self.connectors.values():
             connector.shutdown()
+            # An agent's threads poll for as long as it lives.
+            connector.connector_worker.nixl_wrapper = None
 
 
 @contextmanager

@@ -81,6 +81,23 @@ def test_each_decode_rank_gets_its_own_heads(push, layers, prefill_tp, decode_tp
 
 
 @pytest.mark.holds(stock=SPLIT_FAILS)
+@pull_and_push
+@pytest.mark.parametrize(
+    "layers, prefill_tp, decode_tp",
+    [
+        pytest.param(SMALL, 2, 4, id="8/2-TP2-TP4"),
+        pytest.param(GEMMA4_31B, 4, 8, id="16/4-TP4-TP8"),
+    ],
+)
+def test_real_nixl_moves_the_same_bytes(push, layers, prefill_tp, decode_tp):
+    p = prefill(layers, prefill_tp, push=push, real_nixl=True)
+    d = decode(layers, decode_tp, push=push, real_nixl=True)
+    with pair(p, d):
+        transfer(p, d)
+        assert_landed(d)
+
+
+@pytest.mark.holds(stock=SPLIT_FAILS)
 def test_pull_where_every_layer_is_replicated_on_decode():
     p, d = prefill(SMALL, 2), decode(SMALL, 16)
     with pair(p, d):
