@@ -49,7 +49,12 @@ ONE = "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n line 1\n-line 2\n+line two\n line 3\n
 def test_1_subfolder_of_another_repository_as_repo(tmp_path: Path) -> None:
     outer = repository(tmp_path / "outer", {"inner/f": lines(3)})
     before = files_of(outer)
-    refused(apply(outer / "inner", series(tmp_path / "s", {"p.patch": ONE})), 2, "is a subfolder of the git work tree", "--source")
+    refused(
+        apply(outer / "inner", series(tmp_path / "s", {"p.patch": ONE})),
+        2,
+        "is a subfolder of the git work tree",
+        "--source",
+    )
     assert files_of(outer) == before
 
 
@@ -204,7 +209,9 @@ def test_9_binary_with_data(tmp_path: Path) -> None:
 # 10: a last line without newline
 
 
-@pytest.mark.parametrize(("old", "new"), [("a\nb", "a\nb\nc\n"), ("a\nb", "a\n"), ("a\nb\n", "a\nb"), ("a\nb", "a\nc"), ("a", "")])
+@pytest.mark.parametrize(
+    ("old", "new"), [("a\nb", "a\nb\nc\n"), ("a\nb", "a\n"), ("a\nb\n", "a\nb"), ("a\nb", "a\nc"), ("a", "")]
+)
 def test_10_last_line_without_newline(tmp_path: Path, old: str, new: str) -> None:
     repo = repository(tmp_path / "r", {"f": old})
     file = series(tmp_path / "s", {"p.patch": changed(repo, {"f": new})})
@@ -243,11 +250,19 @@ def test_11_missing_series(tmp_path: Path) -> None:
 
 def test_14_all_disagreements_in_one_run(tmp_path: Path) -> None:
     write(tmp_path, {"builds/upstreams.toml": ""})
-    series(tmp_path / "patches" / "vllm" / "1", {"a.patch": mail(ONE), "stray.patch": mail(ONE)}, "a.patch\na.patch\ngone.patch\n")
+    series(
+        tmp_path / "patches" / "vllm" / "1",
+        {"a.patch": mail(ONE), "stray.patch": mail(ONE)},
+        "a.patch\na.patch\ngone.patch\n",
+    )
     ended = patchline("lint", "--json", cwd=tmp_path)
     assert ended.exit == 8
     found = [finding["what"] for finding in ended.data["findings"]]
-    for what in ("a.patch: listed 2 times", "gone.patch: listed, but there is no such file", "stray.patch: there, but not listed"):
+    for what in (
+        "a.patch: listed 2 times",
+        "gone.patch: listed, but there is no such file",
+        "stray.patch: there, but not listed",
+    ):
         assert what in found
 
 
@@ -274,7 +289,11 @@ NEW = "--- /dev/null\n+++ {}\n@@ -0,0 +1 @@\n+x\n"
 def test_15_targets(tmp_path: Path, target: str, form: str) -> None:
     repo = repository(tmp_path / "r", {"f": lines(3)})
     name = target.encode()
-    quoted = b'"' + b"".join(bytes([byte]) if 32 <= byte < 127 and byte not in b'"\\' else b"\\%03o" % byte for byte in name) + b'"'
+    quoted = (
+        b'"'
+        + b"".join(bytes([byte]) if 32 <= byte < 127 and byte not in b'"\\' else b"\\%03o" % byte for byte in name)
+        + b'"'
+    )
     head = b"" if form == "plain" else b"diff --git " + quoted + b" " + quoted + b"\nnew file mode 100644\n"
     text = head + b"--- /dev/null\n+++ " + quoted + b"\n@@ -0,0 +1 @@\n+x\n"
     before, outside = files_of(repo), sorted(os.listdir(tmp_path))
@@ -335,7 +354,13 @@ def test_commits_are_what_git_am_makes(tmp_path: Path) -> None:
     repo = repository(tmp_path / "r", {"f": lines(30), "d/g": lines(30), "gone": "x\n", "mv": lines(20)})
     base = head(repo)
     for number in range(4):
-        write(repo, {"f": (repo / "f").read_text().replace(f"line {number + 3}\n", f"grüße {number}\n"), f"new{number}": "x\n" * number})
+        write(
+            repo,
+            {
+                "f": (repo / "f").read_text().replace(f"line {number + 3}\n", f"grüße {number}\n"),
+                f"new{number}": "x\n" * number,
+            },
+        )
         if number == 2:
             (repo / "gone").unlink()
             git(repo, "mv", "mv", "d/moved")
@@ -344,7 +369,14 @@ def test_commits_are_what_git_am_makes(tmp_path: Path) -> None:
     names = sorted(path.name for path in (tmp_path / "s").iterdir())
     file = series(tmp_path / "s", {}, "".join(f"{name}\n" for name in names))
     git(repo, "reset", "-q", "--hard", base)
-    git(repo, "am", "-q", "--keep-non-patch", "--committer-date-is-author-date", *(str(tmp_path / "s" / name) for name in names))
+    git(
+        repo,
+        "am",
+        "-q",
+        "--keep-non-patch",
+        "--committer-date-is-author-date",
+        *(str(tmp_path / "s" / name) for name in names),
+    )
     form = "--format=%T %an %ae %ad %s%n%b"
     wanted = git(repo, "log", "--date=raw", form, f"{base}..")
     git(repo, "reset", "-q", "--hard", base)
@@ -358,8 +390,12 @@ def test_same_commits_whatever_the_configuration(tmp_path: Path) -> None:
     repo = repository(tmp_path / "r", {"f": lines(3)})
     file = series(tmp_path / "s", {"p.patch": mail(ONE)})
     ids = set()
-    for at, env in enumerate(({}, {"TZ": "Asia/Kathmandu", "LANG": "de_DE.UTF-8", "LC_ALL": "C"}, {"HOME": str(tmp_path), "TZ": "UTC"})):
-        (tmp_path / ".gitconfig").write_text("[user]\n name = x\n email = y\n[commit]\n gpgSign = true\n[core]\n abbrev = 7\n")
+    for at, env in enumerate(
+        ({}, {"TZ": "Asia/Kathmandu", "LANG": "de_DE.UTF-8", "LC_ALL": "C"}, {"HOME": str(tmp_path), "TZ": "UTC"})
+    ):
+        (tmp_path / ".gitconfig").write_text(
+            "[user]\n name = x\n email = y\n[commit]\n gpgSign = true\n[core]\n abbrev = 7\n"
+        )
         copy = tmp_path / f"copy{at}"
         git(tmp_path, "clone", "-q", str(repo), str(copy))
         ended = patchline("apply", "--repo", copy, "--series", file, "--json", env=env)
@@ -401,7 +437,12 @@ def test_untracked_in_the_way(tmp_path: Path) -> None:
     repo = repository(tmp_path / "r", {"f": lines(3)})
     write(repo, {"new/x": "mine\n", "other": "stays\n"})
     for target in ("b/new/x", "b/new", "b/other/y"):
-        refused(apply(repo, series(tmp_path / "s", {"p.patch": NEW.format(target)})), 5, "untracked files", "nothing was changed")
+        refused(
+            apply(repo, series(tmp_path / "s", {"p.patch": NEW.format(target)})),
+            5,
+            "untracked files",
+            "nothing was changed",
+        )
     assert (repo / "new" / "x").read_text() == "mine\n"
     assert git(repo, "rev-list", "--count", "HEAD").strip() == "1"
 
@@ -416,7 +457,9 @@ def test_line_ends_of_the_users_checkout(tmp_path: Path) -> None:
     assert ended.exit == 0, ended.err
     assert (tmp_path / "c" / "f").read_bytes() == b"line 1\r\nline two\r\nline 3\r\n"
     assert git(tmp_path / "c", "cat-file", "blob", "HEAD:f") == "line 1\nline two\nline 3\n"
-    assert subprocess.run(["git", "status", "--porcelain"], cwd=tmp_path / "c", env=env, capture_output=True).stdout == b""
+    assert (
+        subprocess.run(["git", "status", "--porcelain"], cwd=tmp_path / "c", env=env, capture_output=True).stdout == b""
+    )
 
 
 def test_json_errors_and_unknown_verbs(tmp_path: Path) -> None:
@@ -444,7 +487,10 @@ def test_a_file_becomes_a_folder_and_back(tmp_path: Path) -> None:
 
 
 def test_renames_and_copies_speak_of_the_tree_before_the_patch(tmp_path: Path) -> None:
-    repo = repository(tmp_path / "r", {"a": "apple\n" * 300, "b": "".join(f"berry {n * n}\n" for n in range(400)), "c": lines(20, 200)})
+    repo = repository(
+        tmp_path / "r",
+        {"a": "apple\n" * 300, "b": "".join(f"berry {n * n}\n" for n in range(400)), "c": lines(20, 200)},
+    )
     git(repo, "mv", "a", "t")
     git(repo, "mv", "b", "a")
     git(repo, "mv", "t", "b")

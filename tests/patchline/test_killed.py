@@ -41,7 +41,10 @@ def tree(root: Path) -> Path:
 def patches(repo: Path, folder: Path) -> Path:
     base = head(repo)
     for number in range(3):
-        write(repo, {f"d{number}/f{number}": lines(20).replace("line 9\n", f"nine {number}\n"), f"new/deep{number}/y": "y\n"})
+        write(
+            repo,
+            {f"d{number}/f{number}": lines(20).replace("line 9\n", f"nine {number}\n"), f"new/deep{number}/y": "y\n"},
+        )
         if number == 1:
             (repo / "gone" / "x").unlink()
             (repo / "mode").chmod(0o755)

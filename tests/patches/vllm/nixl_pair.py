@@ -431,11 +431,12 @@ def connect(local: Engine, remote: Engine, **kind: Any) -> None:
             raise AssertionError(f"bare assertion in the handshake: {line}") from error
 
 
-def step(connector: Any, metadata: NixlConnectorMetadata | None = None) -> Any:
-    """One engine step: hand over work, collect what is finished."""
-    connector.bind_connector_metadata(metadata or NixlConnectorMetadata())
+def finished(connector: Any, work: NixlConnectorMetadata) -> bool:
+    """One engine step: hand over work, see whether the request is finished."""
+    connector.bind_connector_metadata(work)
     connector.start_load_kv(None)
-    return connector.get_finished(set())
+    sent, received = connector.get_finished(set())
+    return REQUEST in {*(sent or ()), *(received or ())}
 
 
 def registration(prefill: Engine, decode: Engine, blocks: Blocks) -> dict[str, Any]:
@@ -468,14 +469,15 @@ def transfer(
     """
     prefill.fill(prefill_blocks)
     connect(*((prefill, decode) if prefill.push else (decode, prefill)))
-    waiting = [*prefill.connectors.values(), *decode.connectors.values()]
+    waiting: list[Any] = []
     for connector in prefill.connectors.values():
         work = NixlConnectorMetadata()
         work.reqs_in_batch.add(REQUEST)
         work.reqs_to_send[REQUEST] = time.perf_counter() + 60
         if prefill.push:
             work.push_finished_blocks[REQUEST] = prefill_blocks
-        step(connector, work)
+        if not finished(connector, work):
+            waiting.append(connector)
     for connector in decode.connectors.values():
         work = NixlConnectorMetadata()
         params = {
@@ -493,12 +495,11 @@ def transfer(
             work.push_registrations[REQUEST] = registration(
                 prefill, decode, decode_blocks
             )
-        step(connector, work)
-    deadline = time.monotonic() + 30
+        if not finished(connector, work):
+            waiting.append(connector)
+    deadline = time.monotonic() + 15
     while waiting and time.monotonic() < deadline:
-        for connector in list(waiting):
-            if REQUEST in set().union(*filter(None, step(connector))):
-                waiting.remove(connector)
+        waiting = [c for c in waiting if not finished(c, NixlConnectorMetadata())]
         time.sleep(0.002)
     assert not waiting, f"not finished: {len(waiting)} of the ranks of both engines"
 

@@ -1,0 +1,83 @@
+"""The face of the project: `nox -l` is its table of contents. All logic is in the package."""
+
+from __future__ import annotations
+
+import nox
+
+nox.needs_version = ">=2025.5.1"
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_venv = "yes"
+nox.options.error_on_missing_interpreters = True
+
+PROJECT = nox.project.load_toml("pyproject.toml")
+
+
+def patchline(session: nox.Session, verb: str, *arguments: str) -> None:
+    """Runs one verb; what follows `--` on nox's command line goes to it."""
+    session.install("-q", "-e", ".")
+    session.run("python", "-m", "patchline", verb, *arguments, *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check series, patches and trailers."""
+    patchline(session, "lint")
+
+
+@nox.session
+def style(session: nox.Session) -> None:
+    """Check the code: ruff and mypy, strict."""
+    session.install("-q", "-e", ".", *nox.project.dependency_groups(PROJECT, "style"))
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+    session.run("mypy")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the tool's own tests (real git, real processes, real package index)."""
+    session.install("-q", "-e", ".", *nox.project.dependency_groups(PROJECT, "tests"))
+    session.run("pytest", "-n", "2", *session.posargs)
+
+
+@nox.session(default=False)
+def pin(session: nox.Session) -> None:
+    """Record an upstream version with its hashes: nox -s pin -- vllm==X."""
+    patchline(session, "pin")
+
+
+@nox.session(default=False)
+def checkout(session: nox.Session) -> None:
+    """Bring a pinned upstream here, verified: nox -s checkout -- vllm."""
+    patchline(session, "checkout")
+
+
+@nox.session(default=False)
+def apply(session: nox.Session) -> None:
+    """Apply a series to its pin, to a repository or to a folder: nox -s apply -- vllm."""
+    patchline(session, "apply")
+
+
+@nox.session(default=False)
+def export(session: nox.Session) -> None:
+    """Write the commits of a checked-out pin back as its series: nox -s export -- vllm."""
+    patchline(session, "export")
+
+
+@nox.session(default=False)
+def prove(session: nox.Session) -> None:
+    """Prove on real vLLM that each patch fails without and passes with: nox -s prove -- vllm."""
+    patchline(session, "prove")
+
+
+@nox.session(default=False)
+def nightly(session: nox.Session) -> None:
+    """The main job: checkout, apply, lint, overlay, prove."""
+    patchline(session, "nightly")
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """Measure speed and memory against git am, git apply and quilt, in one run."""
+    session.install("-q", "-e", ".")
+    session.run("python", "benchmarks/apply.py", *session.posargs)
