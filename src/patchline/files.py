@@ -1,12 +1,12 @@
-"""Files and folders that appear whole or not at all."""
+"""Files and folders that appear whole or not at all.
+
+Heavy modules are imported where they are used: a run with nothing to do passes through here.
+"""
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +19,8 @@ PART = ".part-"
 
 def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Writes `data` at `path` in one step: after a crash the old file is there, or the new one."""
+    import tempfile
+
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=PART, dir=path.parent)
     try:
@@ -40,6 +42,9 @@ def folder_whole(path: Path) -> Iterator[Path]:
     Raises:
         Refused: `path` is there already and is not an empty folder.
     """
+    import shutil
+    import tempfile
+
     if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
         raise Refused(
             f"{path} is there already; nothing was written",
@@ -58,6 +63,9 @@ def folder_whole(path: Path) -> Iterator[Path]:
 @contextmanager
 def folder_replaced(path: Path) -> Iterator[Path]:
     """Gives an empty folder beside `path`, which takes its place, whole, when the block ends well."""
+    import shutil
+    import tempfile
+
     if not path.exists():
         with folder_whole(path) as part:
             yield part
@@ -73,6 +81,8 @@ def folder_replaced(path: Path) -> Iterator[Path]:
 
 def _exchange(one: Path, other: Path) -> None:
     """Lets two names change places in one step (Linux's renameat2): no moment without either."""
+    import ctypes
+
     libc = ctypes.CDLL(None, use_errno=True)
     here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of <fcntl.h> and <stdio.h>
     if libc.renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from patchline.errors import CommandFailed, UsageError
-from patchline.run import run
+from patchline.run import Started, run, start
 
 # Each overrides a setting that changes bytes, asks a question or runs something. Global and
 # system files are not read (see `_environment`); these are for the repository's own.
@@ -86,12 +87,16 @@ def work(
     Line ends and filters (`core.autocrlf`, large-file drivers) are the user's there, and a clean
     work tree looks changed to a git that does not know them.
     """
-    own = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("GIT_") or name.startswith("GIT_CONFIG_")
-    }
-    return run(_command(_QUIET, arguments), cwd=repo, env=own | _SAID | (env or {}), input=input, ok=ok).stdout
+    return start_work(repo, *arguments, env=env, stdin=subprocess.PIPE).end(input, ok=ok).stdout
+
+
+def start_work(
+    repo: Path, *arguments: str, env: dict[str, str] | None = None, stdin: int = subprocess.DEVNULL
+) -> Started:
+    """As `work`, without waiting for its end."""
+    ours = ("GIT_CONFIG_", "GIT_SSH")
+    own = {name: value for name, value in os.environ.items() if name.startswith(ours) or not name.startswith("GIT_")}
+    return start(_command(_QUIET, arguments), cwd=repo, env=own | _SAID | (env or {}), stdin=stdin)
 
 
 def line(repo: Path, *arguments: str) -> str:
@@ -118,7 +123,16 @@ def top(folder: Path) -> Top:
             another repository is not: git would look up the wrong paths there and say nothing.
     """
     try:
-        answer = git(folder, "rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-path", "objects", "--verify", "HEAD^{commit}")
+        answer = git(
+            folder,
+            "rev-parse",
+            "--show-toplevel",
+            "--absolute-git-dir",
+            "--git-path",
+            "objects",
+            "--verify",
+            "HEAD^{commit}",
+        )
     except (CommandFailed, NotADirectoryError) as failed:
         raise UsageError(
             f"{folder} is not a git work tree with a commit",

@@ -29,17 +29,53 @@ def run(
         CommandFailed: the program is not there, or its status is not in `ok`; the message
             holds the command line, the folder and both streams.
     """
+    return start(command, cwd=cwd, env=env, stdin=stdin or subprocess.PIPE).end(input, ok=ok)
+
+
+class Started:
+    """A program that runs while we do something else."""
+
+    def __init__(self, words: list[str], cwd: Path, process: subprocess.Popen[bytes]) -> None:
+        self.words, self.cwd, self.process = words, cwd, process
+
+    def end(self, input: bytes | None = None, *, ok: Sequence[int] = (0,)) -> subprocess.CompletedProcess[bytes]:
+        """Waits for its end; raises as `run`."""
+        with self.process as process:
+            try:
+                out, err = process.communicate(input)
+            except BaseException:
+                process.kill()
+                raise
+        done = subprocess.CompletedProcess(self.words, process.returncode, out, err)
+        if done.returncode not in ok:
+            raise CommandFailed(
+                f"{self.words[0]} ended with status {done.returncode}: {_last_line(done.stderr)}",
+                where=f"+ {shlex.join(self.words)} (in {self.cwd})\n{_streams(done)}".rstrip(),
+            )
+        return done
+
+    def stop(self) -> None:
+        """Ends it, where nobody wants its answer any more."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+def start(
+    command: Sequence[str | os.PathLike[str]],
+    *,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    stdin: BinaryIO | int = subprocess.DEVNULL,  # never ours: a question would wait for ever
+) -> Started:
+    """Starts `command` in `cwd`; its streams are kept for its end.
+
+    Raises:
+        CommandFailed: the program is not there.
+    """
     words = [os.fspath(word) for word in command]
     try:
-        done = subprocess.run(
-            words,
-            check=False,
-            cwd=cwd,
-            env=env,
-            capture_output=True,
-            stdin=stdin,
-            input=None if stdin else input or b"",  # never ours: a question would wait for ever
-        )
+        process = subprocess.Popen(words, cwd=cwd, env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except FileNotFoundError as missing:
         if not cwd.is_dir():
             raise CommandFailed(f"there is no folder {cwd}", where=f"+ {shlex.join(words)}") from missing
@@ -48,12 +84,7 @@ def run(
             where=f"+ {shlex.join(words)} (in {cwd})",
             next=f"install {words[0]}, or put it on PATH",
         ) from missing
-    if done.returncode not in ok:
-        raise CommandFailed(
-            f"{words[0]} ended with status {done.returncode}: {_last_line(done.stderr)}",
-            where=f"+ {shlex.join(words)} (in {cwd})\n{_streams(done)}".rstrip(),
-        )
-    return done
+    return Started(words, cwd, process)
 
 
 def run_to_log(

@@ -57,9 +57,10 @@ def to_repo(repo: Path, series: Path, rule: Rule, branch: str = "") -> Result:
     """
     found = quilt.files(series)
     with held(repo) as tree:
-        tree.check_clean()
+        tree.start_check()
         before = load(tree.applied)
         if before and not branch and (before.head, before.series, before.rule) == (tree.head, found.digest, rule.value):
+            tree.check_clean()
             return Result(tree.repo, before.patches, base=before.base, done=False)
         if branch:
             _check_free(tree.repo, branch)
@@ -67,12 +68,13 @@ def to_repo(repo: Path, series: Path, rule: Rule, branch: str = "") -> Result:
 
 
 def put(tree: WorkTree, base: str, files: quilt.Files, rule: Rule, branch: str = "") -> Result:
-    """Writes the series on `base` and takes the held, clean work tree there."""
+    """Writes the series on `base` and takes the held work tree there, if it is clean."""
     from patchline.series import commits
     from patchline.series.plan import plan
     from patchline.series.trees import CommitTree
 
     patches = quilt.patches(files, lenient=rule is Rule.NEAREST)
+    tree.check_clean()
     made = plan(CommitTree(tree.repo, base), patches, rule)
     ids = commits.write(tree, base, [(step.patch.header, step.changes) for step in made.steps])
     done = record(base, files.digest, rule.value, [patch.name for patch in patches], ids)
@@ -108,9 +110,10 @@ def to_pin(repo: Path, base: str, series: Path, *, discard: bool = False) -> Res
         if discard:
             git.work(repo, "reset", "-q", "--hard", tree.head)
         else:
-            tree.check_clean()
             _check_known(repo, base, before, tree.head)
+        tree.start_check()
         if before and (before.base, before.head, before.series) == (base, tree.head, found.digest):
+            tree.check_clean()
             return Result(repo, before.patches, base=base, done=False)
         return put(tree, base, found, Rule.UNIQUE)
 

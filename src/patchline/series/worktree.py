@@ -11,8 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,8 +19,9 @@ from typing import NamedTuple
 
 from patchline.errors import Refused
 from patchline.files import PART, locked, write_whole
-from patchline.git import Top, git, top, work
+from patchline.git import Top, git, start_work, top, work
 from patchline.progress import say
+from patchline.run import Started
 from patchline.series.paths import ancestors
 
 _UNFINISHED = {
@@ -64,6 +63,12 @@ class WorkTree:
         self.own = self.git_dir / "patchline"
         self.index, self.lock = self.git_dir / "index", self.git_dir / "index.lock"
         self.journal, self.applied = self.own / "journal.json", self.own / "applied.json"
+        self._checking: Started | None = None
+
+    def start_check(self) -> None:
+        """Begins what `check_clean` answers, while something else is done."""
+        # By the index's own times: what it calls changed may also be a time that is stale.
+        self._checking = start_work(self.repo, "diff-index", "--name-only", "-z", self.head)
 
     def check_clean(self) -> None:
         """Refuses a work tree with changes, or in the middle of something.
@@ -76,7 +81,10 @@ class WorkTree:
                 raise Refused(
                     f"{self.repo} is in the middle of {what}; nothing was changed", next=f"git -C {self.repo} status"
                 )
-        if self.is_clean():
+        if self._checking is None:
+            self.start_check()
+        assert self._checking is not None
+        if self._checking.end(ok=(0, 1)).stdout == b"":
             return
         status = work(self.repo, "status", "--porcelain=v1", "-z", "--untracked-files=no")
         changed = [os.fsdecode(entry[3:]) for entry in status.split(b"\0") if entry[2:3] == b" "]
@@ -85,10 +93,6 @@ class WorkTree:
                 f"{self.repo} has changes that are not committed; nothing was changed\n{_some(changed)}",
                 next=f"commit or stash them: git -C {self.repo} stash",
             )
-
-    def is_clean(self) -> bool:
-        """Whether nothing differs by the index's own times; False may also mean: those are stale."""
-        return work(self.repo, "diff-index", "--name-only", "-z", self.head, ok=(0, 1)) == b""
 
     def move(self, new: str, *, branch: str = "", record: str = "{}", in_place: bool = False) -> None:
         """Takes work tree, index and HEAD (or a new `branch`) from the present commit to `new`.
@@ -120,6 +124,8 @@ class WorkTree:
 
     def room(self) -> Path:
         """A new folder for what this run prepares. A git of a run that died may still write in its own."""
+        import tempfile
+
         return Path(tempfile.mkdtemp(prefix=_ROOM, dir=self.own))
 
     def _prepare(self, room: Path, new: str, in_place: bool) -> tuple[list[tuple[str, str]], list[str]]:
@@ -132,7 +138,7 @@ class WorkTree:
         added = [os.fsdecode(path) for head, path in there if head[4] == b"A"]
         if not in_place:
             self._check_room([os.fsdecode(path) for _, path in there], added, set(removed))
-        shutil.copyfile(self.index, room / _INDEX)
+        (room / _INDEX).write_bytes(self.index.read_bytes())
         lines = [b"0 " + head[2] + b"\t" + path for head, path in changes if head[4] == b"D"]
         lines += [head[1] + b" " + head[3] + b"\t" + path for head, path in there]
         env = {"GIT_INDEX_FILE": str(room / _INDEX)}
@@ -276,12 +282,18 @@ class WorkTree:
 
     def tidy(self) -> None:
         """Removes what this run prepared and did not use; what a journal speaks of stays."""
+        if self._checking is not None:
+            self._checking.stop()
         if not self.journal.exists():
             self._clear()
 
     def _clear(self) -> None:
-        for room in self.own.glob(f"{_ROOM}*"):
-            shutil.rmtree(room, ignore_errors=True)
+        rooms = list(self.own.glob(f"{_ROOM}*"))
+        if rooms:
+            import shutil
+
+            for room in rooms:
+                shutil.rmtree(room, ignore_errors=True)
         for part in self.own.glob(f"{PART}*"):
             part.unlink()
 

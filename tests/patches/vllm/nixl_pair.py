@@ -249,6 +249,7 @@ class Engine:
         self.extra = extra or {}
         self.engine_id = f"{role}-{id(self)}"
         self.port = free_port()
+        self.group_of: dict[str, int] = {}
         self.connectors: dict[tuple[int, int], Any] = {}
         self.caches: dict[tuple[int, int], dict[int, torch.Tensor]] = {}
         self.listening = threading.Event()
@@ -277,10 +278,8 @@ class Engine:
             {layer_name(i): self._spec(i) for i in stage} for stage in stages
         ]
         cache_config = get_kv_cache_configs(config, specs, [1 << 28] * self.pp)[pp_rank]
-        self.groups = [
-            [i for i in range(len(self.layers)) if layer_name(i) in group.layer_names]
-            for group in cache_config.kv_cache_groups
-        ]
+        for index, group in enumerate(cache_config.kv_cache_groups):
+            self.group_of |= dict.fromkeys(group.layer_names, index)
         connector_class = NixlPushConnector if self.push else NixlConnector
         with (
             patch.object(base_worker, "get_tensor_model_parallel_rank", lambda: rank),
@@ -391,13 +390,10 @@ class Engine:
         """Write into each element of a request's blocks what it is."""
         for (_, rank), layers in self.caches.items():
             for layer, cache in layers.items():
-                held = blocks[self.group_of(layer)]
+                held = blocks[self.group_of[layer_name(layer)]]
                 cache.view(torch.int32)[held] = codes(
                     layer, self.heads_held(layer, rank), held, *cache.shape[2:]
                 )
-
-    def group_of(self, layer: int) -> int:
-        return next(i for i, group in enumerate(self.groups) if layer in group)
 
     def shutdown(self) -> None:
         self.stopped.set()
@@ -423,7 +419,8 @@ def connect(local: Engine, remote: Engine, **kind: Any) -> None:
             remote.engine_id, HOST, remote.port, remote.tp, pp_size=remote.pp, **kind
         )
         try:
-            future.result(20)
+            if future is not None:
+                future.result(20)
         except AssertionError as error:
             if str(error):
                 raise
@@ -468,7 +465,12 @@ def transfer(
     it may free them.
     """
     prefill.fill(prefill_blocks)
-    connect(*((prefill, decode) if prefill.push else (decode, prefill)))
+    if prefill.push:
+        connect(prefill, decode)
+        # A rank written to for another rank's registration must know the writer.
+        connect(decode, prefill, notif_agents_only=True)
+    else:
+        connect(decode, prefill)
     waiting: list[Any] = []
     for connector in prefill.connectors.values():
         work = NixlConnectorMetadata()
@@ -508,29 +510,21 @@ def assert_landed(
     decode: Engine,
     prefill_blocks: Blocks = ([1, 3],),
     decode_blocks: Blocks = ([2, 1],),
-    ratio: int = 1,
 ) -> None:
-    """Each decode rank holds its own heads of the request's blocks, nothing else.
-
-    ``ratio`` is how many prefill blocks fill one decode block.
-    """
+    """Each decode rank holds its own heads of the request's blocks, nothing else."""
     for (_, rank), layers in decode.caches.items():
         for layer, cache in layers.items():
-            group, heads = decode.group_of(layer), decode.heads_held(layer, rank)
-            _, _, positions, channels = cache.shape
-            sent = codes(
-                layer, heads, prefill_blocks[group], positions // ratio, channels
-            )
-            expected = torch.full_like(cache.view(torch.int32), UNTOUCHED)
-            for i, block in enumerate(decode_blocks[group]):
-                expected[block] = torch.cat([*sent[i * ratio : (i + 1) * ratio]], dim=1)
-            for other in set(range(len(decode.groups))) - {group}:
+            group = decode.group_of[layer_name(layer)]
+            heads = decode.heads_held(layer, rank)
+            found = cache.view(torch.int32)
+            expected = torch.full_like(found, UNTOUCHED)
+            for other, blocks in enumerate(decode_blocks):
                 # Layers of other groups may share these pages.
-                expected[decode_blocks[other]] = cache.view(torch.int32)[
-                    decode_blocks[other]
-                ]
-            wrong = (cache.view(torch.int32) != expected).flatten(1).any(1)
-            assert not wrong.any(), (
+                expected[blocks] = found[blocks] if other != group else codes(
+                    layer, heads, prefill_blocks[group], *cache.shape[2:]
+                )  # fmt: skip
+            wrong = (found != expected).flatten(1).any(1).nonzero().flatten()
+            assert not len(wrong), (
                 f"decode TP {decode.tp} rank {rank} holds wrong bytes in layer {layer}, "
-                f"blocks {wrong.nonzero().flatten().tolist()}: heads {heads} expected"
+                f"blocks {wrong.tolist()}: heads {heads} expected"
             )

@@ -35,7 +35,7 @@ def engines(
 
 def own_blocks(engine: Engine, first: int) -> tuple[list[int], ...]:
     """One block for each cache group, none of them shared."""
-    return tuple([first + i] for i in range(len(engine.groups)))
+    return tuple([first + i] for i in range(max(engine.group_of.values()) + 1))
 
 
 def assert_moves(prefill: Engine, decode: Engine) -> None:
@@ -128,7 +128,9 @@ def test_equal_tp_moves_shared_pages_of_a_stock_peer():
 
 @pytest.mark.unchanged
 def test_equal_tp_moves_shared_pages_of_pipeline_stages():
-    assert_moves(*engines(SMALL, 2, 2, push=True))
+    staged = Engine("kv_producer", SMALL, 2, hybrid=True, num_blocks=16, push=True, pp=2)
+    _, decode = engines(SMALL, 2, 2, push=True)
+    assert_moves(staged, decode)
 
 
 @pytest.mark.unchanged

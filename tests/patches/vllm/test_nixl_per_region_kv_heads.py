@@ -6,6 +6,7 @@ few. What lands in the decode engine's caches is compared byte for byte.
 
 from dataclasses import make_dataclass, replace
 from typing import Any, get_type_hints
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from nixl_pair import (
     Engine,
     Layer,
     assert_landed,
+    codes,
     connect,
     layer_name,
     pair,
@@ -26,6 +28,9 @@ from nixl_pair import (
     transfer,
 )
 
+from vllm.distributed.kv_transfer.kv_connector.v1.nixl.base_worker import (
+    NixlBaseConnectorWorker,
+)
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl.metadata import (
     NIXL_CONNECTOR_VERSION,
     NixlAgentMetadata,
@@ -48,6 +53,13 @@ def decode(layers: tuple[Layer, ...], tp: int, **options: Any) -> Engine:
 
 def advertise(kv_heads: list[int]):
     return lambda metadata: metadata.update(region_kv_heads=kv_heads)
+
+
+def without_postprocessing():
+    """Leave what arrived as it arrived: stock rearranges it after the transfer."""
+    return patch.object(
+        NixlBaseConnectorWorker, "post_process_device_kv_on_receive", lambda *_: None
+    )
 
 
 def assert_nothing_prepared(local: Engine, remote: Engine) -> None:
@@ -105,7 +117,7 @@ def test_pull_where_every_layer_is_replicated_on_decode():
         assert_landed(d)
 
 
-@pytest.mark.holds(stock=r"bare assertion in the handshake: assert not \(")
+@pytest.mark.holds(stock=r"bare assertion in the handshake: .*is_kv_replicated")
 def test_push_writes_every_replica_of_every_layer():
     p, d = prefill(SMALL, 2, push=True), decode(SMALL, 16, push=True)
     with pair(p, d):
@@ -137,18 +149,28 @@ def test_mla_regions_among_mixed_ones_are_copied_whole(push):
 @pytest.mark.holds(stock=SPLIT_FAILS)
 def test_decode_blocks_hold_several_prefill_blocks():
     p, d = prefill(SMALL, 2), decode(SMALL, 4, block_size=2 * BLOCK_SIZE)
-    with pair(p, d):
+    with pair(p, d), without_postprocessing():
         transfer(p, d, ([1, 3, 2, 0],), ([2, 1],))
-        assert_landed(d, ([1, 3, 2, 0],), ([2, 1],), ratio=2)
+        for (_, rank), layers in d.caches.items():
+            for layer, cache in layers.items():
+                heads = d.heads_held(layer, rank)
+                sent = codes(layer, heads, [1, 3, 2, 0], BLOCK_SIZE, cache.shape[3])
+                landed = cache.view(torch.int32)[[2, 1]]
+                assert torch.equal(landed.flatten(), sent.flatten())
 
 
 @pytest.mark.holds(stock=SPLIT_FAILS)
-def test_token_major_decode_with_permute():
+def test_head_major_blocks_land_in_a_token_major_cache():
     p = prefill(SMALL, 2)
     d = decode(SMALL, 4, layout="LBNHC", enable_permute_local_kv=True)
-    with pair(p, d):
+    with pair(p, d), without_postprocessing():
         transfer(p, d)
-        assert_landed(d)
+        for (_, rank), layers in d.caches.items():
+            for layer, cache in layers.items():
+                heads = d.heads_held(layer, rank)
+                sent = codes(layer, heads, [1, 3], *cache.shape[2:])
+                landed = cache.view(torch.int32)[[2, 1]].transpose(1, 2)
+                assert torch.equal(landed.flatten(), sent.flatten())
 
 
 @pytest.mark.holds(stock=SPLIT_FAILS)
@@ -277,15 +299,10 @@ def separate_kv_slots(spec: AttentionSpec) -> AttentionSpec:
     return replace(spec, num_head_slots=2, state_content_bytes=content)
 
 
-def padded_pages(spec: AttentionSpec) -> AttentionSpec:
-    return replace(spec, page_size_padded=spec.unpadded_page_size_bytes * 5 // 4)
-
-
 @pytest.mark.holds(stock=DID_NOT_RAISE)
-@pytest.mark.parametrize("change_spec", [separate_kv_slots, padded_pages])
-def test_pages_that_are_not_a_row_of_heads_are_not_cut(change_spec):
+def test_pages_with_separate_slots_for_k_and_v_are_not_cut():
     p, d = (
-        make(SMALL, tp, change_spec=change_spec)
+        make(SMALL, tp, change_spec=separate_kv_slots)
         for make, tp in ((prefill, 1), (decode, 2))
     )
     with pair(p, d):
