@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -61,6 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _verb(name: str) -> Callable[[Sequence[str]], Outcome]:
     if name not in VERBS:
+        import difflib
+
         near = difflib.get_close_matches(name, VERBS, 1)
         hint = f"python -m patchline {near[0]}" if near else "python -m patchline --help"
         raise UsageError(f"there is no verb {name!r}", next=hint)

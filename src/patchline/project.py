@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from patchline.errors import UsageError
 
 
-@dataclass(frozen=True)
-class Project:
+class Project(NamedTuple):
     """One checkout of a project that carries patches."""
 
     root: Path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -50,7 +49,7 @@ class Started:
         if done.returncode not in ok:
             raise CommandFailed(
                 f"{self.words[0]} ended with status {done.returncode}: {_last_line(done.stderr)}",
-                where=f"+ {shlex.join(self.words)} (in {self.cwd})\n{_streams(done)}".rstrip(),
+                where=f"+ {_line(self.words)} (in {self.cwd})\n{_streams(done)}".rstrip(),
             )
         return done
 
@@ -78,10 +77,10 @@ def start(
         process = subprocess.Popen(words, cwd=cwd, env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except FileNotFoundError as missing:
         if not cwd.is_dir():
-            raise CommandFailed(f"there is no folder {cwd}", where=f"+ {shlex.join(words)}") from missing
+            raise CommandFailed(f"there is no folder {cwd}", where=f"+ {_line(words)}") from missing
         raise CommandFailed(
             f"cannot start {words[0]}: {missing.strerror}",
-            where=f"+ {shlex.join(words)} (in {cwd})",
+            where=f"+ {_line(words)} (in {cwd})",
             next=f"install {words[0]}, or put it on PATH",
         ) from missing
     return Started(words, cwd, process)
@@ -104,7 +103,7 @@ def run_to_log(
         CommandFailed: the program is not there, or its status is not 0; `where` names the log.
     """
     words = [os.fspath(word) for word in command]
-    echo = f"+ {shlex.join(words)} (in {cwd}; log: {log})"
+    echo = f"+ {_line(words)} (in {cwd}; log: {log})"
     with log.open("ab") as file:
         file.write(f"{echo}\n".encode())
         file.flush()
@@ -139,3 +138,9 @@ def _streams(done: subprocess.CompletedProcess[bytes]) -> str:
     both = (("stdout", done.stdout), ("stderr", done.stderr))
     texts = ((name, stream.decode(errors="replace").strip()) for name, stream in both)
     return "\n".join(f"  {name}: {text[-4000:]}" for name, text in texts if text)
+
+
+def _line(words: Sequence[str]) -> str:
+    import shlex
+
+    return shlex.join(words)

@@ -50,9 +50,9 @@ def _apply(args: argparse.Namespace) -> Result:
         raise UsageError("give one of UPSTREAM, --repo DIR and --source DIR", next="python -m patchline apply --help")
     if chosen == ["upstream"]:
         _only(args, "upstream", "discard")
-        from patchline.series.carried import carried
+        from patchline.series import remembered
 
-        return carried(args.upstream).apply(discard=args.discard)
+        return remembered.apply(args.upstream, discard=args.discard)
     if not args.series:
         raise UsageError("--series FILE is missing", next="python -m patchline apply --help")
     if chosen == ["repo"]:

@@ -90,6 +90,4 @@ def _tests(carried: Carried) -> dict[str, list[str]]:
 def _environment(carried: Carried) -> env.Environment:
     if carried.upstream.name == "vllm":
         return env.for_vllm(carried.pin.version)
-    raise UsageError(
-        f"no proof environment is known for {carried.name}", next="python -m patchline prove vllm"
-    )
+    raise UsageError(f"no proof environment is known for {carried.name}", next="python -m patchline prove vllm")

@@ -55,9 +55,7 @@ class Reporter:
             record["outcome"], record["text"] = "xfail", report.wasxfail
         elif report.when == "call" or report.outcome != "passed":
             outcome = (
-                report.outcome
-                if report.when == "call"
-                else {"failed": "error"}.get(report.outcome, report.outcome)
+                report.outcome if report.when == "call" else {"failed": "error"}.get(report.outcome, report.outcome)
             )
             record["outcome"] = outcome
             # The message of the exception, whole: pytest's own short form cuts it.
@@ -67,8 +65,7 @@ class Reporter:
     def pytest_sessionfinish(self) -> None:
         """Writes the report."""
         found = {
-            name: getattr(sys.modules.get(name), "__file__", None)
-            for name in os.environ["PATCHLINE_PACKAGES"].split()
+            name: getattr(sys.modules.get(name), "__file__", None) for name in os.environ["PATCHLINE_PACKAGES"].split()
         }
         report = {
             "tests": self.tests,

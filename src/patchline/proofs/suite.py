@@ -92,9 +92,7 @@ def run(
         return _read(report, log, package, tree, what, time.monotonic() - started)
 
 
-def _watch(
-    command: list[str], cwd: Path, environment: dict[str, str], log: Path, what: str, limit: float
-) -> None:
+def _watch(command: list[str], cwd: Path, environment: dict[str, str], log: Path, what: str, limit: float) -> None:
     with log.open("wb") as out:
         process = subprocess.Popen(
             command,
@@ -136,9 +134,7 @@ def _read(report: Path, log: Path, package: str, tree: Path, what: str, seconds:
     if imported is None:
         raise ProofFailed(f"{what}: the tests did not import {package}: nothing was proven\n{_tail(log)}")
     if not Path(imported).is_relative_to(tree):
-        raise ProofFailed(
-            f"{what}: the tests imported {package} from {imported}, not from {tree}: nothing was proven"
-        )
+        raise ProofFailed(f"{what}: the tests imported {package} from {imported}, not from {tree}: nothing was proven")
     tests = {name: Test(name, **record) for name, record in data["tests"].items()}
     return Run(tests, data["deselected"], data["errors"], seconds)
 

@@ -27,17 +27,12 @@ class Proof(NamedTuple):
 def judge(patch: str, files: list[str], stock: Run, overlay: Run) -> Proof:
     """Judges the tests of one patch; `files` are their absolute paths."""
     faults = [f"{path} was not collected: {text}" for path in files for text in _errors(path, stock, overlay)]
-    names = sorted(
-        {name for run in (stock, overlay) for name, test in run.tests.items() if test.file in files}
-    )
+    names = sorted({name for run in (stock, overlay) for name, test in run.tests.items() if test.file in files})
     faults += [
-        f"{path} collects no test"
-        for path in files
-        if not any(_file(name, stock, overlay) == path for name in names)
+        f"{path} collects no test" for path in files if not any(_file(name, stock, overlay) == path for name in names)
     ]
     faults += [
-        f"{name} is deselected: it counts for nothing"
-        for name in sorted({*stock.deselected, *overlay.deselected})
+        f"{name} is deselected: it counts for nothing" for name in sorted({*stock.deselected, *overlay.deselected})
     ]
     red: list[str] = []
     kept: list[str] = []

@@ -55,9 +55,8 @@ def to_repo(repo: Path, series: Path, rule: Rule, branch: str = "") -> Result:
         DoesNotApply: with every refusal of the first patch that has one.
         Refused: the work tree is not clean, or somebody else holds it.
     """
-    found = quilt.files(series)
     with held(repo) as tree:
-        tree.start_check()
+        found = quilt.files(series)
         before = load(tree.applied)
         if before and not branch and (before.head, before.series, before.rule) == (tree.head, found.digest, rule.value):
             tree.check_clean()
@@ -104,14 +103,13 @@ def to_pin(repo: Path, base: str, series: Path, *, discard: bool = False) -> Res
         DoesNotApply: with every refusal of the first patch that has one.
         Refused: the work tree holds work that is not in the series, and `discard` is not given.
     """
-    found = quilt.files(series, own=True)
     with held(repo) as tree:
+        found = quilt.files(series, own=True)
         before = load(tree.applied)
         if discard:
             git.work(repo, "reset", "-q", "--hard", tree.head)
         else:
             _check_known(repo, base, before, tree.head)
-        tree.start_check()
         if before and (before.base, before.head, before.series) == (base, tree.head, found.digest):
             tree.check_clean()
             return Result(repo, before.patches, base=base, done=False)

@@ -2,59 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import NamedTuple
 
+from patchline.series import names
 from patchline.series.binary import Binary, decoded
+from patchline.series.hunks import HEAD, Hunk, hunks, without_returns
+from patchline.series.names import NULL
+from patchline.series.paths import PATH_BYTES
 from patchline.series.refusals import BadPatch
 
-_HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _ED = re.compile(rb"\d+(,\d+)?[acd]\r?\n?$")
-_EPOCH = re.compile(rb"\t(1970-01-01 00:00:00|Thu Jan +1 00:00:00 1970|1969-12-31 )")
-_ESCAPES = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13, b'"': 34, b"\\": 92}
-_EXTENDED = (
-    b"old mode ", b"new mode ", b"deleted file mode ", b"new file mode ", b"copy from ", b"copy to ",
-    b"rename from ", b"rename to ", b"similarity index ", b"dissimilarity index ", b"index ",
-)  # fmt: skip
-
-
-class Side(NamedTuple):
-    """One line of a hunk: `mark` is a space, `+` or `-`; `text` has its newline, if it has one."""
-
-    mark: int
-    text: bytes
-
-
-class Hunk(NamedTuple):
-    """Lines to find and lines to put there."""
-
-    old_start: int
-    new_start: int
-    lines: tuple[Side, ...]
-    line: int
-    """Line of the header in the patch file, counted from 1."""
-
-    @property
-    def old(self) -> list[bytes]:
-        """What must stand in the file."""
-        return [text for mark, text in self.lines if mark != 43]
-
-    @property
-    def new(self) -> list[bytes]:
-        """What stands there afterwards."""
-        return [text for mark, text in self.lines if mark != 45]
-
-    @property
-    def leading(self) -> int:
-        """Context lines before the first change."""
-        return next((at for at, (mark, _) in enumerate(self.lines) if mark != 32), len(self.lines))
-
-    @property
-    def trailing(self) -> int:
-        """Context lines after the last change."""
-        marks = reversed(self.lines)
-        return next((at for at, (mark, _) in enumerate(marks) if mark != 32), len(self.lines))
+_EXTENDED = re.compile(
+    rb"(old mode |new mode |deleted file mode |new file mode |copy from |copy to |rename from |rename to "
+    rb"|similarity index |dissimilarity index |index )"
+)
+_ORPHAN = re.compile(
+    rb"((old|new|new file|deleted file) mode [0-7]{6}|(dis)?similarity index \d+%"
+    rb"|index [0-9a-f]{4,}\.\.[0-9a-f]{4,}( [0-7]{6})?)\r?\n?$"
+)
+_HALF = re.compile(rb"(literal|delta) (\d{1,18})\n")
+_LONGEST = 8 * PATH_BYTES + 8  # bytes of two quoted names
 
 
 class FileDiff(NamedTuple):
@@ -64,19 +32,28 @@ class FileDiff(NamedTuple):
     new: str | None
     line: int
     git: bool = False
+    """Whether it says itself which file it means; else the tree decides between two names."""
     old_mode: int | None = None
     new_mode: int | None = None
     action: str = "modify"
     """`modify`, `create`, `delete`, `rename` or `copy`."""
     hunks: tuple[Hunk, ...] = ()
     binary: Binary | None = None
-    unprefixed: tuple[str, ...] = ()
+    unprefixed: tuple[bytes, ...] = ()
     """The names before stripping, for a hint when stripping was wrong."""
 
     @property
     def path(self) -> str:
         """The file as people call it."""
         return self.new or self.old or "/dev/null"
+
+
+class Piece(NamedTuple):
+    """Lines `begin` to `end` (counted from 0) of a patch: a file's diff, or why it is not one."""
+
+    begin: int
+    end: int
+    diff: FileDiff | BadPatch
 
 
 class _Reader:
@@ -99,13 +76,17 @@ class _Reader:
     def bad(self, why: str, line: int | None = None) -> BadPatch:
         return BadPatch(f"line {line or self.number}: {why}")
 
+    def name(self, name: bytes) -> str | None:
+        return names.stripped(name, self.strip, lenient=self.lenient)
 
-class Piece(NamedTuple):
-    """Lines `begin` to `end` (counted from 0) of a patch: a file's diff, or why it is not one."""
+    def heads(self) -> tuple[bytes, bytes]:
+        """The `---` and `+++` lines."""
+        return self.take(), self.take()
 
-    begin: int
-    end: int
-    diff: FileDiff | BadPatch
+    def hunks(self, head: bytes) -> tuple[Hunk, ...]:
+        """The hunks that follow `head`. A patch with carriage returns is the lenient reader's."""
+        found, self.at = hunks(self.lines, self.at, lenient=self.lenient)
+        return without_returns(found) if self.lenient and head.endswith(b"\r\n") else found
 
 
 def scan(lines: list[bytes], begin: int, *, strip: int = 1, lenient: bool = False) -> list[Piece]:
@@ -114,6 +95,8 @@ def scan(lines: list[bytes], begin: int, *, strip: int = 1, lenient: bool = Fals
     After one that is not a whole diff the search goes on at its next line: it may be a quotation.
     `lenient` reads what `dpkg-source` reads, a chopped last blank line among it.
     """
+    if lenient and not lines[-1].endswith(b"\n") and not lines[-1].startswith(b"\\"):
+        lines = lines[:-1]  # GNU patch does not see a last line without its newline
     pieces, reader = [], _Reader(lines, begin, strip, lenient)
     while reader.at < len(lines):
         at = reader.at
@@ -121,19 +104,19 @@ def scan(lines: list[bytes], begin: int, *, strip: int = 1, lenient: bool = Fals
             reader.at += 1
             continue
         try:
-            diff: FileDiff | BadPatch = (
-                _git_file(reader) if lines[at].startswith(b"diff --git ") else _plain_file(reader)
-            )
+            diff: FileDiff | BadPatch | None = (_git_file if lines[at].startswith(b"d") else _plain_file)(reader)
         except BadPatch as bad:
             diff, reader.at = bad, at + 1
-        pieces.append(Piece(at, reader.at, diff))
+        if diff:
+            pieces.append(Piece(at, reader.at, diff))
     return pieces
 
 
 def starts_file(lines: list[bytes], at: int) -> bool:
     """Whether a file's diff begins at `lines[at]`."""
-    if not lines[at].startswith(b"--- "):
-        return lines[at].startswith(b"diff --git ")
+    line = lines[at]
+    if not line.startswith(b"--- "):
+        return line.startswith(b"diff --git ")
     following = lines[at + 1 : at + 3]
     return len(following) == 2 and following[0].startswith(b"+++ ") and following[1].startswith(b"@@ -")
 
@@ -143,74 +126,125 @@ def foreign_form(lines: list[bytes], at: int) -> str | None:
     line = lines[at]
     if line.startswith(b"*** ") and lines[at + 2 : at + 3] and lines[at + 2].startswith(b"***************"):
         return "a context diff; only unified diffs are taken (make it with diff -u)"
+    if line.startswith(b"@@ -") and HEAD.match(line):
+        return "a hunk that belongs to no file"
+    return None
+
+
+def lost_part(lines: list[bytes], at: int) -> str | None:
+    """As `foreign_form`, and for what GNU patch takes for text: parts of changes that would be lost."""
+    line = lines[at]
     if _ED.match(line):
         return "an ed script; only unified diffs are taken"
     if line.startswith(b"Binary files ") and line.rstrip().endswith(b" differ"):
         return "a binary file's diff without its data; make it with git diff --binary"
-    if line.startswith(b"@@ -") and _HUNK.match(line):
-        return "a hunk that belongs to no file"
-    return None
+    if line.startswith((b"--- ", b"GIT binary patch")):
+        following = lines[at + 1 : at + 2]
+        if line[:1] == b"G" or (following and following[0].startswith(b"+++ ")):
+            return "the beginning of a diff whose rest is not there"
+    if _ORPHAN.match(line):
+        return "a line of git's that belongs to no diff"
+    return foreign_form(lines, at)
 
 
 # Git's form
 
 
-def _git_file(reader: _Reader) -> FileDiff:
+def _git_file(reader: _Reader) -> FileDiff | None:
     line, head = reader.number, reader.take()
     extended: dict[bytes, bytes] = {}
-    while key := next((key for key in _EXTENDED if reader.peek().startswith(key)), None):
-        extended[key] = reader.take()[len(key) :].rstrip(b"\n")
-    old, new = _git_names(reader, head, line)
-    diff = FileDiff(*_stripped(reader, old, new), line, git=True, unprefixed=_shown(old, new))
-    diff = _with_action(reader, diff, extended)
+    while key := _EXTENDED.match(reader.peek()):
+        extended[key[1]] = reader.take()[key.end() :].rstrip(b"\r\n" if reader.lenient else b"\n")
+    _check_line_end(reader, head)
+    if len(head) > _LONGEST:
+        raise reader.bad("names longer than any file system takes", line)
+    pair = names.same_twice(head[len(b"diff --git ") :].rstrip(b"\r\n" if reader.lenient else b"\n"), reader.strip)
+    old, new = map(reader.name, pair) if pair else (None, None)
+    diff = _with_action(reader, FileDiff(old, new, line, git=True, unprefixed=pair or ()), extended)
     if reader.peek().startswith(b"GIT binary patch"):
-        return diff._replace(binary=_binary(reader))
-    if reader.peek().startswith(b"Binary files "):
-        raise reader.bad("a binary file's diff without its data; make it with git diff --binary")
-    if reader.peek().startswith(b"--- ") and reader.peek(1).startswith(b"+++ "):
-        old, new = (_name(reader.take()[4:], git=True) for _ in range(2))
-        diff = _named_by_header(reader, diff, old, new)
-        diff = diff._replace(hunks=_hunks(reader))
-    if not diff.hunks and diff.action == "modify" and diff.new_mode is None:
-        raise reader.bad(f"{diff.path}: a header without a change", line)
+        diff = diff._replace(binary=_binary(reader, extended.get(b"index ", b"")))
+    elif reader.peek().startswith(b"--- ") and reader.peek(1).startswith(b"+++ "):
+        heads = reader.heads()
+        found = reader.hunks(heads[1])
+        return (_as_gnu_reads if reader.lenient else _named_by_heads)(reader, diff, heads)._replace(hunks=found)
+    elif diff.action == "modify" and diff.new_mode is None:
+        return _without_change(reader, diff)
+    if not pair and diff.action not in ("rename", "copy"):
+        raise reader.bad("no file is named: two names are expected that differ in their prefixes only", line)
     return diff
 
 
-def _named_by_header(reader: _Reader, diff: FileDiff, old: bytes, new: bytes) -> FileDiff:
-    """The `---` and `+++` lines name the files without doubt; they may not contradict the action."""
-    null = (old == b"/dev/null", new == b"/dev/null")
+def _without_change(reader: _Reader, diff: FileDiff) -> None:
+    if reader.lenient:  # for GNU patch, a binary file's diff without its data is text
+        return
+    if reader.peek().startswith(b"Binary files "):
+        raise reader.bad("a binary file's diff without its data; make it with git diff --binary")
+    raise reader.bad(f"{diff.path}: a header without a change", diff.line)
+
+
+def _check_line_end(reader: _Reader, head: bytes) -> None:
+    if head.endswith(b"\r\n") and not reader.lenient:
+        raise BadPatch(
+            "the patch file was saved with CRLF line ends: its own headers end in CR", next="save it with LF line ends"
+        )
+
+
+def _named_by_heads(reader: _Reader, diff: FileDiff, heads: tuple[bytes, bytes]) -> FileDiff:
+    """The `---` and `+++` lines name the files without doubt; they may not contradict the rest."""
+    for head in heads:
+        _check_line_end(reader, head)
+    old, new = (names.of_head(head, git=True) for head in heads)
     wanted = {"create": (True, False), "delete": (False, True)}.get(diff.action, (False, False))
-    if null != wanted:
+    if (old == NULL, new == NULL) != wanted:
         raise reader.bad(f"{diff.path}: --- and +++ contradict the header ({diff.action})", diff.line)
-    first, second = _stripped(reader, old, new)
+    first, second = reader.name(old), reader.name(new)
+    header = (diff.old, diff.new)
     if diff.action in ("rename", "copy"):
-        if (first, second) != (diff.old, diff.new):
+        if (first, second) != header:
             raise reader.bad(f"{diff.path}: --- and +++ name other files than the header", diff.line)
         return diff
+    if any(name and said and name != said for name, said in zip((first, second), header, strict=True)):
+        raise reader.bad(f"{diff.path}: --- and +++ name other files than the header", diff.line)
     if first and second and first != second:
         raise reader.bad(f"{diff.path}: two names, {first} and {second}, and no rename", diff.line)
-    return diff._replace(old=first, new=second, unprefixed=_shown(old, new))
+    return diff._replace(old=first, new=second, unprefixed=(old, new))
+
+
+def _as_gnu_reads(reader: _Reader, diff: FileDiff, heads: tuple[bytes, bytes]) -> FileDiff:
+    """GNU patch compares nothing: the header says what is done, and the tree which name is meant."""
+    old, new = (names.of_head(head, git=False) for head in heads)
+    first, second = reader.name(old), reader.name(new)
+    if diff.action == "create":
+        return diff._replace(new=second or first, unprefixed=(old, new))
+    if diff.action == "delete":
+        return diff._replace(old=first or second, unprefixed=(old, new))
+    if diff.action == "modify":
+        return diff._replace(old=first, new=second, git=False, unprefixed=(old, new))
+    return diff
 
 
 def _with_action(reader: _Reader, diff: FileDiff, extended: dict[bytes, bytes]) -> FileDiff:
     def mode(key: bytes) -> int | None:
         return _mode(reader, extended[key]) if key in extended else None
 
-    if b"new file mode " in extended:
-        return diff._replace(action="create", old=None, new_mode=mode(b"new file mode "))
-    if b"deleted file mode " in extended:
-        return diff._replace(action="delete", new=None, old_mode=mode(b"deleted file mode "))
     words = extended.get(b"index ", b"").split()
     if len(words) == 2:
         _mode(reader, words[1])  # a symlink or a submodule says so here, and nowhere else
     modes = mode(b"old mode "), mode(b"new mode ")
-    for action in ("rename", "copy"):
-        source, target = (extended.get(f"{action} {end} ".encode()) for end in ("from", "to"))
-        if source is not None and target is not None:
-            names = (_strip(os.fsdecode(_unquoted(name)), max(reader.strip - 1, 0)) for name in (source, target))
-            old, new = names
-            return diff._replace(action=action, old=old, new=new, old_mode=modes[0], new_mode=modes[1])
-    return diff._replace(old_mode=modes[0], new_mode=modes[1])
+    ends = {action: [extended.get(f"{action} {end} ".encode()) for end in ("from", "to")] for action in ("rename", "copy")}
+    said = [action for action, pair in ends.items() if all(pair)]
+    said += [action for action, key in (("create", b"new file mode "), ("delete", b"deleted file mode ")) if key in extended]
+    if not said:
+        return diff._replace(old_mode=modes[0], new_mode=modes[1])
+    if len(said) > 1:
+        raise reader.bad(f"{diff.path}: the header says both {said[0]} and {said[1]}", diff.line)
+    if said[0] == "create":
+        return diff._replace(action="create", old=None, new_mode=mode(b"new file mode "))
+    if said[0] == "delete":
+        return diff._replace(action="delete", new=None, old_mode=mode(b"deleted file mode "))
+    # rename and copy lines have no prefix
+    old, new = (names.stripped(names.unquoted(name or b""), max(reader.strip - 1, 0)) for name in ends[said[0]])
+    return diff._replace(action=said[0], old=old, new=new, old_mode=modes[0], new_mode=modes[1])
 
 
 def _mode(reader: _Reader, text: bytes) -> int:
@@ -227,32 +261,11 @@ def _mode(reader: _Reader, text: bytes) -> int:
     return 0o100755 if mode & 0o100 else 0o100644
 
 
-def _git_names(reader: _Reader, head: bytes, line: int) -> tuple[bytes, bytes]:
-    """Both names of a `diff --git` line. Names with blanks are told apart by being the same name."""
-    rest = head[len(b"diff --git ") :].rstrip(b"\n")
-    if rest.startswith(b'"') or rest.endswith(b'"'):
-        words = re.findall(rb'"(?:[^"\\]|\\.)*"|\S+', rest)
-        if len(words) == 2:
-            return _unquoted(words[0]), _unquoted(words[1])
-    blanks = [at for at, byte in enumerate(rest) if byte == 32]
-    pairs = [(rest[:at], rest[at + 1 :]) for at in blanks]
-    same = [pair for pair in pairs if _tail(pair[0], reader.strip) == _tail(pair[1], reader.strip)]
-    if len(same) == 1 or len(pairs) == 1:
-        return (same or pairs)[0]
-    if reader.peek().startswith((b"--- ", b"rename ", b"copy ")) or same or pairs:
-        return (same or pairs)[0]  # only a first guess: the lines that follow name them without doubt
-    raise reader.bad("two file names are expected", line)
-
-
-def _tail(name: bytes, strip: int) -> bytes:
-    return name.split(b"/", strip)[-1]
-
-
-def _binary(reader: _Reader) -> Binary:
+def _binary(reader: _Reader, index: bytes) -> Binary:
     start = reader.number
     reader.take()
     halves = []
-    while match := re.match(rb"(literal|delta) (\d+)\n", reader.peek()):
+    while match := _HALF.match(reader.peek()):
         reader.take()
         data = []
         while reader.peek().strip():
@@ -261,7 +274,10 @@ def _binary(reader: _Reader) -> Binary:
         halves.append(decoded(match[1].decode(), int(match[2]), data))
     if not halves:
         raise reader.bad("a binary patch without data", start)
-    return halves[0]
+    ids = re.match(rb"([0-9a-f]{64}|[0-9a-f]{40})\.\.([0-9a-f]{64}|[0-9a-f]{40})(?: |$)", index)
+    if not ids:
+        raise reader.bad("a binary patch whose index line has no full ids; make it with git diff --binary", start)
+    return halves[0]._replace(old_id=ids[1].decode(), new_id=ids[2].decode())
 
 
 # Everybody else's form
@@ -269,115 +285,19 @@ def _binary(reader: _Reader) -> Binary:
 
 def _plain_file(reader: _Reader) -> FileDiff:
     line = reader.number
-    heads = reader.take()[4:], reader.take()[4:]
-    old, new = (_name(head, git=False) for head in heads)
-    hunks = _hunks(reader)
-    action = "modify"
-    none_before = not hunks[0].old and hunks[0].old_start == 0 and len(hunks) == 1
-    none_after = not hunks[0].new and hunks[0].new_start == 0 and len(hunks) == 1
-    if old == b"/dev/null" or (none_before and _EPOCH.search(heads[0])):
-        action = "create"
-    elif new == b"/dev/null" or (none_after and _EPOCH.search(heads[1])):
-        action = "delete"
-    first, second = _stripped(reader, old, new)
+    heads = reader.heads()
+    for head in heads:
+        _check_line_end(reader, head)
+    old, new = (names.of_head(head, git=False) for head in heads)
+    found = reader.hunks(heads[1])
+    first, second = reader.name(old), reader.name(new)
     if first is None and second is None:
-        raise reader.bad("no file is named", line)
-    names = {"create": (None, second or first), "delete": (first or second, None)}.get(action, (first, second))
-    return FileDiff(*names, line, action=action, hunks=hunks, unprefixed=_shown(old, new))
-
-
-def _name(rest: bytes, *, git: bool) -> bytes:
-    """The name on a `---` or `+++` line: up to a tab; without one and not git's, up to a blank."""
-    rest = rest.rstrip(b"\n")
-    if rest.startswith(b'"'):
-        return _unquoted(rest.split(b'"\t')[0] + (b'"' if b'"\t' in rest else b""))
-    if b"\t" in rest or git:
-        return rest.split(b"\t")[0]
-    return rest.split(b" ")[0]
-
-
-def _unquoted(name: bytes) -> bytes:
-    """A name as git quotes it: C escapes between double quotes."""
-    if not (name.startswith(b'"') and name.endswith(b'"') and len(name) > 1):
-        return name
-
-    def value(match: re.Match[bytes]) -> bytes:
-        escape = match[1]
-        return bytes([_ESCAPES[escape] if escape in _ESCAPES else int(escape, 8) & 255])
-
-    return re.sub(rb'\\([0-3][0-7]{2}|[abtnvfr"\\])', value, name[1:-1])
-
-
-def _stripped(reader: _Reader, old: bytes, new: bytes) -> tuple[str | None, str | None]:
-    names = (None if name == b"/dev/null" else _strip(os.fsdecode(name), reader.strip) for name in (old, new))
-    first, second = names
-    return first, second
-
-
-def _strip(name: str, count: int) -> str | None:
-    """`name` without its first `count` components; None where it has not so many.
-
-    An absolute name is kept as it is, so that it is refused by its own name.
-    """
-    if name.startswith("/"):
-        return name
-    parts = re.sub("/+", "/", name).split("/", count)
-    return parts[count] or None if len(parts) > count else None
-
-
-def _shown(*names: bytes) -> tuple[str, ...]:
-    return tuple(os.fsdecode(name) for name in names if name != b"/dev/null")
-
-
-# Hunks
-
-
-def _hunks(reader: _Reader) -> tuple[Hunk, ...]:
-    hunks = []
-    while match := _HUNK.match(reader.peek()):
-        hunks.append(_hunk(reader, match))
-    if not hunks:
-        raise reader.bad("a file header without a hunk")
-    return tuple(hunks)
-
-
-def _hunk(reader: _Reader, match: re.Match[bytes]) -> Hunk:
-    start = reader.number
-    old_start, old_count, new_start, new_count = (int(group or b"1") for group in match.groups())
-    reader.take()
-    sides: list[Side] = []
-    olds = news = 0
-    while olds < old_count or news < new_count:
-        side = _side(reader, olds == old_count - 1 and news == new_count - 1)
-        if side is None:
-            got = f"{olds} of {old_count} old and {news} of {new_count} new lines"
-            raise reader.bad(f"the hunk is cut short: {got} are there", start)
-        olds, news = olds + (side.mark != 43), news + (side.mark != 45)
-        sides.append(side)
-        _take_marker(reader, sides)
-    if olds != old_count or news != new_count:
-        raise reader.bad("the hunk's lines do not add up to what its header says", start)
-    if all(side.mark == 32 for side in sides):
-        raise reader.bad("the hunk changes nothing", start)
-    return Hunk(old_start, new_start, tuple(sides), start)
-
-
-def _side(reader: _Reader, last: bool) -> Side | None:
-    line = reader.peek()
-    if line in (b"\n", b"\r\n"):  # a blank context line that lost its leading blank
-        reader.take()
-        return Side(32, line)
-    if not line and last and reader.lenient:  # the last blank line was chopped
-        return Side(32, b"\n")
-    if line[:1] not in (b" ", b"+", b"-"):
-        return None
-    reader.take()
-    return Side(line[0], line[1:])
-
-
-def _take_marker(reader: _Reader, sides: list[Side]) -> None:
-    r"""`\ No newline at end of file` belongs to the line before it."""
-    if reader.peek().startswith(b"\\ "):
-        reader.take()
-        mark, text = sides[-1]
-        sides[-1] = Side(mark, text.removesuffix(b"\n"))
+        raise reader.bad(f"no file is named, once -p{reader.strip} is stripped", line)
+    before = not found[0].old and found[0].old_start == 0
+    after = not found[0].new and found[0].new_start == 0
+    action = "modify"
+    if (old == NULL and (before or not reader.lenient)) or (before and names.is_epoch(heads[0])):
+        action, first, second = "create", None, second or first
+    elif (new == NULL and (after or not reader.lenient)) or (after and names.is_epoch(heads[1])):
+        action, first, second = "delete", first or second, None
+    return FileDiff(first, second, line, action=action, hunks=found, unprefixed=(old, new))

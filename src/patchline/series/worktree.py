@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from patchline.errors import Refused
+from patchline.errors import Refused, UsageError
 from patchline.files import PART, locked, write_whole
 from patchline.git import Top, git, start_work, top, work
 from patchline.progress import say
@@ -58,17 +58,12 @@ class Journal(NamedTuple):
 class WorkTree:
     """One work tree while this run holds it."""
 
-    def __init__(self, found: Top) -> None:
+    def __init__(self, found: Top, checking: Started) -> None:
         self.repo, self.git_dir, self.objects, self.head = found
         self.own = self.git_dir / "patchline"
+        self._checking = checking
         self.index, self.lock = self.git_dir / "index", self.git_dir / "index.lock"
         self.journal, self.applied = self.own / "journal.json", self.own / "applied.json"
-        self._checking: Started | None = None
-
-    def start_check(self) -> None:
-        """Begins what `check_clean` answers, while something else is done."""
-        # By the index's own times: what it calls changed may also be a time that is stale.
-        self._checking = start_work(self.repo, "diff-index", "--name-only", "-z", self.head)
 
     def check_clean(self) -> None:
         """Refuses a work tree with changes, or in the middle of something.
@@ -81,9 +76,6 @@ class WorkTree:
                 raise Refused(
                     f"{self.repo} is in the middle of {what}; nothing was changed", next=f"git -C {self.repo} status"
                 )
-        if self._checking is None:
-            self.start_check()
-        assert self._checking is not None
         if self._checking.end(ok=(0, 1)).stdout == b"":
             return
         status = work(self.repo, "status", "--porcelain=v1", "-z", "--untracked-files=no")
@@ -282,8 +274,6 @@ class WorkTree:
 
     def tidy(self) -> None:
         """Removes what this run prepared and did not use; what a journal speaks of stays."""
-        if self._checking is not None:
-            self._checking.stop()
         if not self.journal.exists():
             self._clear()
 
@@ -321,16 +311,23 @@ def held(repo: Path) -> Iterator[WorkTree]:
         UsageError: `repo` is not the top folder of a git work tree.
         Refused: another run of ours holds it.
     """
-    found = top(repo)
-    if found.work_tree.stat().st_dev != found.git_dir.stat().st_dev:
-        raise Refused(
-            f"{found.work_tree} and its repository {found.git_dir} lie on two file systems; nothing was changed",
-            next="use a clone on one",
-        )
-    with locked(found.git_dir / "patchline" / "lock", str(repo)):
-        tree = WorkTree(found)
-        tree.recover()
-        try:
-            yield tree
-        finally:
-            tree.tidy()
+    if not repo.is_dir():
+        raise UsageError(f"there is no folder {repo}", next="give the top folder of a git repository")
+    # What git calls changed by the index's own times; it looks while we do something else.
+    checking = start_work(repo, "diff-index", "--name-only", "-z", "HEAD")
+    try:
+        found = top(repo)
+        if found.work_tree.stat().st_dev != found.git_dir.stat().st_dev:
+            raise Refused(
+                f"{found.work_tree} and its repository {found.git_dir} lie on two file systems; nothing was changed",
+                next="use a clone on one",
+            )
+        with locked(found.git_dir / "patchline" / "lock", str(repo)):
+            tree = WorkTree(found, checking)
+            tree.recover()
+            try:
+                yield tree
+            finally:
+                tree.tidy()
+    finally:
+        checking.stop()

@@ -56,6 +56,7 @@ from vllm.v1.kv_cache_interface import (
     FullAttentionSpec,
     KVCacheLayout,
     KVCacheSpec,
+    MLAAttentionSpec,
     SlidingWindowSpec,
     create_kv_cache_views,
 )
@@ -101,6 +102,19 @@ def gemma4(sliding_heads: int, global_heads: int) -> tuple[Layer, ...]:
 SMALL = gemma4(8, 2)
 GEMMA4_31B = gemma4(16, 4)
 UNIFORM = (Layer(8, 32),) * 2
+MLA = Layer(1, 128)
+
+
+def one_head_is_mla(spec: AttentionSpec) -> AttentionSpec:
+    """Make a layer of one wide head an MLA layer: every rank holds it whole."""
+    if spec.num_kv_heads > 1 or spec.head_size < MLA.head_size:
+        return spec
+    return MLAAttentionSpec(
+        block_size=spec.block_size,
+        num_kv_heads=1,
+        head_size=spec.head_size,
+        dtype=spec.dtype,
+    )
 
 
 def layer_name(index: int) -> str:
@@ -236,6 +250,7 @@ class Engine:
         pp: int = 1,
         model_heads: int = 0,
         change_spec: Callable[[AttentionSpec], AttentionSpec] = lambda spec: spec,
+        use_mla: bool = False,
         real_nixl: bool = False,
         extra: dict[str, Any] | None = None,
         **transfer: Any,
@@ -246,7 +261,7 @@ class Engine:
         self.model_heads = model_heads or layers[0].heads
         self.change_spec, self.transfer = change_spec, transfer
         self.agent_class = base_worker.NixlWrapper if real_nixl else LocalNixl
-        self.extra = extra or {}
+        self.use_mla, self.extra = use_mla, extra or {}
         self.engine_id = f"{role}-{id(self)}"
         self.port = free_port()
         self.group_of: dict[str, int] = {}
@@ -293,6 +308,7 @@ class Engine:
             ),
         ):
             connector = connector_class(config, KVConnectorRole.WORKER, cache_config)
+        connector.connector_worker.use_mla = self.use_mla
         views = self._kv_caches(cache_config)
         stage = stages[pp_rank]
         connector.register_kv_caches({layer_name(i): views[layer_name(i)] for i in stage})

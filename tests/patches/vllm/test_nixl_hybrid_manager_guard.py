@@ -8,7 +8,17 @@ import logging
 from typing import Any
 
 import pytest
-from nixl_pair import SMALL, Engine, Layer, assert_landed, connect, pair, transfer
+from nixl_pair import (
+    MLA,
+    SMALL,
+    Engine,
+    Layer,
+    assert_landed,
+    connect,
+    one_head_is_mla,
+    pair,
+    transfer,
+)
 
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl import base_worker
 
@@ -78,7 +88,7 @@ def test_push_refuses_shared_pages_on_decode():
     assert_refused(decode, prefill, notif_agents_only=True)
 
 
-@pytest.mark.holds(stock=r"Local block size \d+ is not divisible by remote block size")
+@pytest.mark.holds(stock=r"SPLIT region 0: remote P KV block_len")
 def test_refuses_pages_that_only_the_peer_is_known_to_share():
     # At TP8 each layer holds one head, so the decode side cannot tell.
     prefill, decode = engines(SMALL, 2, 8)
@@ -97,6 +107,13 @@ def test_refuses_shared_pages_of_a_stock_peer():
     prefill, _ = engines(SMALL, 1, 2, extra=unchecked)
     _, decode = engines(SMALL, 1, 2, extra=unchecked, hybrid=False)
     assert_refused(decode, prefill.as_stock())
+
+
+@pytest.mark.holds(stock=r"Local block size \d+ is not divisible by remote block size")
+def test_refuses_pages_that_a_sharded_layer_shares_with_a_replicated_one():
+    layers = (Layer(8, 32, sliding=True), MLA)
+    prefill, decode = engines(layers, 1, 2, change_spec=one_head_is_mla)
+    assert_refused(decode, prefill)
 
 
 @pytest.mark.holds(stock=r"no warning about shared pages")

@@ -14,6 +14,7 @@ import torch
 from nixl_pair import (
     BLOCK_SIZE,
     GEMMA4_31B,
+    MLA,
     SMALL,
     STOCK_FIELDS,
     UNIFORM,
@@ -23,6 +24,7 @@ from nixl_pair import (
     codes,
     connect,
     layer_name,
+    one_head_is_mla,
     pair,
     registration,
     transfer,
@@ -35,7 +37,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.nixl.metadata import (
     NIXL_CONNECTOR_VERSION,
     NixlAgentMetadata,
 )
-from vllm.v1.kv_cache_interface import AttentionSpec, MLAAttentionSpec
+from vllm.v1.kv_cache_interface import AttentionSpec
 
 SPLIT_FAILS = r"SPLIT region \d+: remote P KV block_len \d+ must equal local \d+ \* "
 DID_NOT_RAISE = r"DID NOT RAISE"
@@ -136,7 +138,7 @@ def test_model_wide_count_may_be_the_smaller_one():
 @pytest.mark.holds(stock=SPLIT_FAILS)
 @pull_and_push
 def test_mla_regions_among_mixed_ones_are_copied_whole(push):
-    layers = (*SMALL, Layer(1, 128))
+    layers = (*SMALL, MLA)
     p, d = (
         make(layers, tp, push=push, change_spec=one_head_is_mla)
         for make, tp in ((prefill, 2), (decode, 4))
@@ -364,20 +366,25 @@ def test_peer_without_head_counts_is_served_as_on_stock(push, layers, decode_tp)
         assert_landed(d)
 
 
-def one_head_is_mla(spec: AttentionSpec) -> AttentionSpec:
-    if spec.num_kv_heads > 1 or spec.head_size != 128:
-        return spec
-    return MLAAttentionSpec(
-        block_size=spec.block_size, num_kv_heads=1, head_size=128, dtype=torch.float32
-    )
-
-
 @pytest.mark.unchanged
 @pytest.mark.parametrize("prefill_tp, decode_tp", [(1, 2), (2, 1)])
 def test_mla_draft_beside_a_uniform_model(prefill_tp, decode_tp):
-    layers = (*UNIFORM, Layer(1, 128))
+    layers = (*UNIFORM, MLA)
     p, d = (
         make(layers, tp, change_spec=one_head_is_mla)
+        for make, tp in ((prefill, prefill_tp), (decode, decode_tp))
+    )
+    with pair(p, d):
+        transfer(p, d)
+        assert_landed(d)
+
+
+@pytest.mark.unchanged
+@pull_and_push
+@pytest.mark.parametrize("prefill_tp, decode_tp", [(1, 2), (2, 1)])
+def test_mla_model(push, prefill_tp, decode_tp):
+    p, d = (
+        make((MLA, MLA), tp, push=push, use_mla=True, change_spec=one_head_is_mla)
         for make, tp in ((prefill, prefill_tp), (decode, decode_tp))
     )
     with pair(p, d):
