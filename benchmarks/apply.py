@@ -40,17 +40,17 @@ class Limit(NamedTuple):
     unit: str
 
 
-def run(command: Sequence[object], cwd: Path) -> None:
-    """Runs a command to its end, quietly."""
-    subprocess.run([str(word) for word in command], cwd=cwd, env=GIT, check=True, stdout=subprocess.DEVNULL)
+def run(command: Sequence[object], cwd: Path, **more: str) -> None:
+    """Runs a command to its end, quietly, with `more` in its environment."""
+    subprocess.run([str(word) for word in command], cwd=cwd, env=GIT | more, check=True, stdout=subprocess.DEVNULL)
 
 
 def one_hunk_patches(tree: Path, count: int, folder: Path) -> Path:
     """Writes `count` patches of one hunk each, on different files, with a series file."""
     listed = subprocess.run(["git", "ls-files", "-z", "*.py"], cwd=tree, env=GIT, check=True, capture_output=True)
     names = [name for name in listed.stdout.decode().split("\0") if name]
-    random.Random(1).shuffle(names)  # noqa: S311
-    long = (name for name in names if len((tree / name).read_text().splitlines()) > 40)  # noqa: PLR2004
+    random.Random(1).shuffle(names)
+    long = (name for name in names if len((tree / name).read_text().splitlines()) > 40)
     folder.mkdir()
     made = []
     for number, name in zip(range(count), long, strict=False):
@@ -102,9 +102,8 @@ class Bench:
         """`quilt push -a`; None where quilt is not installed."""
         if not shutil.which("quilt"):
             return None
-        env = GIT | {"QUILT_PATCHES": str(series.parent)}
         command = ["quilt", "--quiltrc", "-", "push", "-a", "-q"]
-        return self.seconds(lambda: subprocess.run(command, cwd=self.repo, env=env, check=True, stdout=subprocess.DEVNULL) and None)
+        return self.seconds(lambda: run(command, self.repo, QUILT_PATCHES=str(series.parent)))
 
     def memory(self, series: Path) -> float:
         """Peak memory in MiB of our process and of the git that it starts, whichever is larger."""
@@ -121,7 +120,8 @@ def measure(bench: Bench, scratch: Path) -> tuple[list[tuple[str, float | None]]
     memory = bench.memory(many)  # first: the peak is of all children so far, and git's clone is small
     helped = bench.seconds(lambda: run([*PATCHLINE, "--help"], bench.repo), again=True)
     ours = bench.ours(few)
-    idle = bench.seconds(lambda: run([*PATCHLINE, "apply", "--repo", bench.repo, "--series", few], bench.repo), again=True)
+    again = [*PATCHLINE, "apply", "--repo", bench.repo, "--series", few]
+    idle = bench.seconds(lambda: run(again, bench.repo), again=True)
     thousand = bench.ours(many)
     mails = sorted(few.parent.glob("*.patch"))
     am = bench.seconds(lambda: run(["git", "am", "-q", *mails], bench.repo))

@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from repos import QUIET, commit, files_of, git, head, lines, mail, patch_of, repository, series, write
 from verbs import Ended, patchline
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from repos import commit, files_of, git, head, lines, mail, repository, series, write
 from verbs import patchline
 

@@ -17,7 +17,7 @@ NOT_TOOLS = {"overlay", "cli", "__main__"}
 
 def room(module: str) -> str:
     """The room of a module, by its dotted name without `patchline.`."""
-    first = module.split(".")[0]
+    first = module.split(".", maxsplit=1)[0]
     return first if first in ROOMS else "tools"
 
 

@@ -92,11 +92,13 @@ def _where(one: Placement) -> dict[str, Any]:
     }
 
 
+def _moved(one: Placement) -> str:
+    where = f"{one.path}: hunk {one.hunk} went to line {one.line}, not {one.stated}"
+    return f"{where} (offset {one.offset:+d}, {one.how})"
+
+
 def _text(result: Result) -> str:
-    lines = [
-        f"{patch}: {one.path}: hunk {one.hunk} went to line {one.line}, not {one.stated} (offset {one.offset:+d}, {one.how})"
-        for patch, one in result.placements
-    ]
+    lines = [f"{patch}: {_moved(one)}" for patch, one in result.placements]
     lines += [f"{commit[:12] or 'applied':12}  {name}" for name, commit in result.patches]
     count = f"{len(result.patches)} {'patch' if len(result.patches) == 1 else 'patches'}"
     end = f"{count} on {result.tree}" if result.done else f"{count} on {result.tree}: nothing to do"

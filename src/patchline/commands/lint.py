@@ -19,7 +19,8 @@ def run(_: argparse.Namespace) -> Outcome:
 
     report = lint(find())
     lines = [f"{finding.where}: {finding.what}" for finding in report.findings]
-    counted = f"checked {report.series} series, {report.patches} patches, {report.hunks} hunks: {len(report.findings)} findings"
+    counted = f"checked {report.series} series, {report.patches} patches, {report.hunks} hunks"
+    counted += f": {len(report.findings)} findings"
     data = {
         "series": report.series,
         "patches": report.patches,

@@ -36,7 +36,13 @@ def run(args: argparse.Namespace) -> Outcome:
     name, email = person(args.author)
     if not name or not email:
         raise UsageError(f"{args.author!r} is not an author", next="write it as: --author 'Name <name@example.org>'")
-    trailers = f"Origin: {args.origin}\nForwarded: {args.forwarded}\nDrop-When: {args.drop_when}\nTests: {', '.join(args.tests)}"
+    pairs = {
+        "Origin": args.origin,
+        "Forwarded": args.forwarded,
+        "Drop-When": args.drop_when,
+        "Tests": ", ".join(args.tests),
+    }
+    trailers = "\n".join(f"{key}: {value}" for key, value in pairs.items())
     body = "\n\n".join(text for text in (_message(args.message), trailers) if text)
     header = Header(name, email, int(time.time()), "+0000", args.subject, body)
     return outcome(new(carried(args.upstream), header))

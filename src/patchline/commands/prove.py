@@ -1,4 +1,7 @@
-"""Show on real vLLM that each patch is needed and works: its tests fail on stock, for the stated reason, and pass on the overlay."""
+"""Show on real vLLM that each patch is needed and works.
+
+Its tests fail on stock, for the stated reason, and pass on the overlay.
+"""
 
 from __future__ import annotations
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
+from hashlib import sha1, sha256
 from typing import NamedTuple
 
 from patchline.series.refusals import BadPatch
 
 LIMIT = 1 << 30
 """Bytes that one binary patch may unpack to."""
+
+_LENGTHS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 class Binary(NamedTuple):
@@ -21,14 +24,28 @@ class Binary(NamedTuple):
     data: bytes
     size: int
     """What the patch says the new file or the delta weighs."""
+    old_id: str = ""
+    """Git's id (sha1 or sha256, in hex) of the old file; zeros where there is none."""
+    new_id: str = ""
 
     def result(self, old: bytes) -> bytes:
         """The new file.
 
         Raises:
-            BadPatch: the delta does not fit `old`.
+            BadPatch: the patch is for another file than `old`, or does not make what it says.
         """
-        return self.data if self.kind == "literal" else _patched(old, self.data)
+        if old or self.old_id.strip("0"):
+            _check(old, self.old_id, "is for another file than the one in the tree")
+        new = self.data if self.kind == "literal" else _patched(old, self.data)
+        if new or self.new_id.strip("0"):
+            _check(new, self.new_id, "makes another file than it says")
+        return new
+
+
+def _check(data: bytes, id: str, why: str) -> None:
+    hashed = (sha256 if len(id) == 64 else sha1)(b"blob %d\0%b" % (len(data), data)).hexdigest()
+    if hashed != id:
+        raise BadPatch(f"the binary patch {why}: its id is {hashed}, and the patch says {id}")
 
 
 def decoded(kind: str, size: int, lines: list[bytes]) -> Binary:
@@ -39,28 +56,36 @@ def decoded(kind: str, size: int, lines: list[bytes]) -> Binary:
     """
     try:
         packed = b"".join(_line(line) for line in lines)
-        data = zlib.decompressobj().decompress(packed, min(size, LIMIT) + 1)
+        stream = zlib.decompressobj()
+        data = stream.decompress(packed, min(size, LIMIT) + 1)
     except (ValueError, IndexError, binascii.Error, zlib.error) as bad:
         raise BadPatch(f"a binary patch does not decode: {bad}") from bad
-    if len(data) != size:
+    if len(data) != size or not stream.eof:
         raise BadPatch(f"a binary patch holds {len(data)} bytes and says {size}")
     return Binary(kind, data, size)
 
 
 def _line(line: bytes) -> bytes:
-    first = line[0]
-    count = first - 64 if first < 97 else first - 70  # A-Z are 1-26, a-z are 27-52
+    count = 1 + _LENGTHS.index(line[:1])
+    if len(line) != 1 + 5 * ((count + 3) // 4):
+        raise ValueError("a line is not as long as it says")
     return base64.b85decode(line[1:])[:count]
 
 
 def _patched(old: bytes, delta: bytes) -> bytes:
-    at, source = _varint(delta, 0)
-    at, target = _varint(delta, at)
+    try:
+        at, source = _varint(delta, 0)
+        at, target = _varint(delta, at)
+    except IndexError:
+        raise BadPatch("a binary delta is cut short") from None
     if source != len(old):
         raise BadPatch(f"a binary delta is for a file of {source} bytes; this one has {len(old)}")
     out = bytearray()
-    while at < len(delta):
-        at = _step(delta, at, old, out)
+    try:
+        while at < len(delta):
+            at = _step(delta, at, old, out)
+    except IndexError:
+        raise BadPatch("a binary delta is cut short") from None
     if len(out) != target:
         raise BadPatch(f"a binary delta makes {len(out)} bytes and says {target}")
     return bytes(out)

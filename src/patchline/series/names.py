@@ -66,8 +66,9 @@ def same_twice(rest: bytes, strip: int) -> tuple[bytes, bytes] | None:
     Names with blanks are told apart by that only.
     """
     if rest.startswith(b'"') or rest.endswith(b'"'):
-        words = re.findall(rb'"(?:[^"\\]|\\.)*"|\S+', rest)
-        return (unquoted(words[0]), unquoted(words[1])) if len(words) == 2 else None
+        words = [unquoted(word) for word in re.findall(rb'"(?:[^"\\]|\\.)*"|\S+', rest)]
+        same = len(words) == 2 and _tail(words[0], strip) == _tail(words[1], strip)
+        return (words[0], words[1]) if same else None
     found = None
     at = rest.find(b" ")
     while at >= 0:

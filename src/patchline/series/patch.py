@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,31 +38,35 @@ class Patch(NamedTuple):
 def parsed(raw: bytes, path: Path, name: str, strip: int = 1, *, lenient: bool = False) -> Patch:
     """Reads the bytes of a patch file; `path` and `name` only say where they come from.
 
-    `lenient` reads what `dpkg-source` reads: prose between diffs, carriage returns at the ends
-    of all lines, a chopped last blank line.
+    `lenient` reads what `dpkg-source` reads: an empty file, prose between diffs, carriage returns
+    at the ends of all lines, chopped last blank lines, headers that say nothing sensible.
 
     Raises:
         BadPatch: it is empty, holds no change, is cut short or of a form that is not taken.
     """
+    if not raw and lenient:
+        return Patch(name, path, strip, Header(subject=path.stem), (), raw)
     if not raw.strip():
         raise BadPatch("the patch file is empty")
     lines = split(raw)
-    header, start = read(lines)
-    lines = _plain_ends(decode_body(lines, start), lenient)
+    header, start = _header(lines, lenient)
+    if not lenient:
+        lines = decode_body(lines, start)
     pieces = diffs.scan(lines, start, strip=strip, lenient=lenient)
-    end, begin = _boundary(lines, start, pieces, lenient)
+    end, begin = _boundary(lines, start, pieces, lenient or not header.subject)
+    if not lenient:
+        _check_message(lines, start if end == begin else end, begin)
     files = _meant(lines, [piece for piece in pieces if piece.begin >= begin], lenient)
     return Patch(name, path, strip, _with_body(header, lines[start:end], path), files, raw)
 
 
-def _plain_ends(lines: list[bytes], lenient: bool) -> list[bytes]:
-    if not any(line.startswith((b"--- ", b"diff --git ")) and line.endswith(b"\r\n") for line in lines):
-        return lines
-    if not lenient:
-        raise BadPatch(
-            "the patch file was saved with CRLF line ends: its own headers end in CR", next="save it with LF line ends"
-        )
-    return [line[:-2] + b"\n" if line.endswith(b"\r\n") else line for line in lines]
+def _header(lines: list[bytes], lenient: bool) -> tuple[Header, int]:
+    try:
+        return read(lines)
+    except BadPatch:
+        if lenient:
+            return Header(), 0
+        raise
 
 
 def _with_body(header: Header, lines: list[bytes], path: Path) -> Header:
@@ -75,25 +80,38 @@ def _with_body(header: Header, lines: list[bytes], path: Path) -> Header:
     return header._replace(body=both)
 
 
-def _boundary(lines: list[bytes], start: int, pieces: list[Piece], lenient: bool) -> tuple[int, int]:
+def _boundary(lines: list[bytes], start: int, pieces: list[Piece], all_meant: bool) -> tuple[int, int]:
     """Where the message ends, and where the diffs begin.
 
-    A line `---` with nothing but a diffstat between it and a diff ends the message, so a message
-    may quote diffs before it; else a `---` before the first diff does; else the first diff.
-    GNU patch (`lenient`) knows no such line and applies what is quoted.
+    In a mail, a line `---` with nothing but a diffstat between it and a diff ends the message, so
+    a message may quote diffs before it. Else, and where `all_meant` (GNU patch knows no such
+    line), the diffs begin with the first one, and a `---` before it ends the message.
     """
     if not pieces:
-        forms = (f"line {at + 1}: {why}" for at in range(start, len(lines)) if (why := diffs.foreign_form(lines, at)))
+        forms = (f"line {at + 1}: {why}" for at in range(start, len(lines)) if (why := diffs.lost_part(lines, at)))
         raise BadPatch(next(forms, "it holds no change"))
     first = pieces[0].begin
     rules = [at for at in range(start, len(lines)) if lines[at].rstrip(b"\r\n") == b"---"]
-    if not lenient:
-        inside = [piece for piece in pieces if isinstance(piece.diff, FileDiff)]
-        for rule in rules:
-            begin = _after_stat(lines, rule + 1)
-            if begin and not any(piece.begin <= rule < piece.end for piece in inside):
-                return rule, begin
+    for rule in () if all_meant else rules:
+        begin = _after_stat(lines, rule + 1)
+        if begin and not _inside(pieces, rule):
+            return rule, begin
     return next((rule for rule in rules if rule < first), first), first
+
+
+def _inside(pieces: list[Piece], at: int) -> bool:
+    before = pieces[bisect_right(pieces, at, key=lambda piece: piece.begin) - 1]
+    return before.begin <= at < before.end and isinstance(before.diff, FileDiff)
+
+
+def _check_message(lines: list[bytes], at: int, begin: int) -> None:
+    """Where nothing marks the end of the message, a broken diff in it was perhaps meant."""
+    for number in range(at, begin):
+        if why := diffs.lost_part(lines, number):
+            raise BadPatch(
+                f"line {number + 1}: {why}",
+                next="correct it; where it is only quoted, end the message with a line --- right before the diff",
+            )
 
 
 def _after_stat(lines: list[bytes], at: int) -> int | None:
@@ -119,17 +137,18 @@ def _meant(lines: list[bytes], pieces: list[Piece], lenient: bool) -> tuple[File
 
 def _check_rest(lines: list[bytes], at: int, end: int, lenient: bool, *, last: bool) -> None:
     """Text after a diff. Between two: is the first one quoted, or meant? Nobody can tell, so nobody guesses."""
+    signature = False
     for number in range(at, end):
         line = lines[number]
-        if last and line.rstrip(b"\n") in (b"-- ", b"--"):
-            return  # a mail's signature
-        if why := diffs.foreign_form(lines, number):
+        if why := diffs.foreign_form(lines, number) if lenient else diffs.lost_part(lines, number):
             raise BadPatch(f"line {number + 1}: {why}")
         if lenient or not line.strip():
             continue
-        if line[:1] in (b"+", b"-", b" "):
+        if last and line.rstrip(b"\r\n") in (b"-- ", b"--"):
+            signature = True
+        elif line.startswith(b"+") or (line[:1] in (b"-", b" ") and not signature):
             raise BadPatch(f"line {number + 1}: a line that no hunk counts: the hunk is longer than its header says")
-        if not last and not line.startswith((b"Index: ", b"====", b"diff ", b"Only in ")):
+        elif not last and not line.startswith((b"Index: ", b"====", b"diff ", b"Only in ")):
             raise BadPatch(
                 f"line {number + 1}: prose between two diffs; is the diff before it quoted, or meant?",
                 next="end the message with a line --- before the real diff, or indent the quoted one",
