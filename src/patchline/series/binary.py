@@ -73,16 +73,13 @@ def _line(line: bytes) -> bytes:
 
 
 def _patched(old: bytes, delta: bytes) -> bytes:
+    out = bytearray()
     try:
         at, source = _varint(delta, 0)
         at, target = _varint(delta, at)
-    except IndexError:
-        raise BadPatch("a binary delta is cut short") from None
-    if source != len(old):
-        raise BadPatch(f"a binary delta is for a file of {source} bytes; this one has {len(old)}")
-    out = bytearray()
-    try:
-        while at < len(delta):
+        if source != len(old):
+            raise BadPatch(f"a binary delta is for a file of {source} bytes; this one has {len(old)}")
+        while at < len(delta) and len(out) <= min(target, LIMIT):
             at = _step(delta, at, old, out)
     except IndexError:
         raise BadPatch("a binary delta is cut short") from None

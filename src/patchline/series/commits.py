@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from patchline import fast_import
 from patchline.errors import CommandFailed
 from patchline.git import git, line
 from patchline.series.mail import Header
@@ -17,8 +16,6 @@ from patchline.series.worktree import WorkTree
 
 AUTHOR = ("patchline", "patchline@localhost")
 """Who a commit is by when its patch does not say."""
-
-_REF = b"refs/patchline/import"
 
 
 def write(tree: WorkTree, base: str, commits: Sequence[tuple[Header, Changes]]) -> list[str]:
@@ -48,7 +45,7 @@ def _stream(out: BinaryIO, base: str, commits: Sequence[tuple[Header, Changes]],
         _commit(out, mark, parent, header, changes, fallback)
         parent = f":{mark}"
     out.write(b"".join(b"get-mark :%d\n" % mark for mark in range(1, len(commits) + 1)))
-    out.write(b"reset %s\nfrom %s\n\ndone\n" % (_REF, b"0" * len(base)))
+    out.write(b"reset %s\nfrom %s\n\ndone\n" % (fast_import.REF.encode(), b"0" * len(base)))
     out.seek(0)
 
 
@@ -67,23 +64,11 @@ def _import(tree: WorkTree, apart: Path, stream: BinaryIO) -> list[str]:
 def _commit(out: BinaryIO, mark: int, parent: str, header: Header, changes: Changes, fallback: str | None) -> None:
     name, email = (header.name, header.email) if header.name or header.email else AUTHOR
     when = fallback if header.seconds is None else f"{header.seconds} {header.zone}"
-    person = f"{name} <{email}> {when}".lstrip().encode()
     message = header.message.encode("utf-8", "surrogateescape")
-    out.write(b"commit %s\nmark :%d\nauthor %s\ncommitter %s\n" % (_REF, mark, person, person))
-    out.write(b"data %d\n%s\nfrom %s\n" % (len(message), message, parent.encode()))
+    out.writelines(fast_import.commit(f"{name} <{email}> {when}".lstrip(), message, mark=mark, parent=parent))
     for path, entry in sorted(changes.items(), key=lambda item: item[1] is not None):
         if entry is None:
-            out.write(b"D %s\n" % quoted(path))
+            out.write(fast_import.removed(path))
         else:
-            out.write(b"M %o inline %s\ndata %d\n" % (entry.mode, quoted(path), len(entry.data)))
-            out.write(entry.data)
-            out.write(b"\n")
+            out.writelines(fast_import.file(path, *entry))
     out.write(b"\n")
-
-
-def quoted(path: str) -> bytes:
-    """`path` as fast-import reads it: in quotes, with C escapes, where it needs them."""
-    name = os.fsencode(path)
-    if not re.search(rb'["\\\n\x00-\x1f]', name):
-        return name
-    return b'"' + re.sub(rb'["\\\x00-\x1f]', lambda match: b"\\%03o" % match[0][0], name) + b'"'

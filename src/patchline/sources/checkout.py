@@ -118,13 +118,13 @@ def _fetched(part: Path, pin: GitPin) -> str:
 
 
 def _imported(part: Path, pin: ArchivePin) -> str:
-    from patchline.sources import fast_import, fetch
+    from patchline.sources import base_commit, fetch
     from patchline.sources.archive import members
 
     file = _only_file(pin)
     data = fetch.read(fetch.fetch(pin.distribution, file), file)
     found = members(file.name, data)
-    return fast_import.commit(part, found, _message(pin, file), _WHO)
+    return base_commit.commit(part, found, _message(pin, file), _WHO)
 
 
 def _only_file(pin: ArchivePin) -> PinFile:
