@@ -141,3 +141,22 @@ def test_an_installed_package_that_is_not_the_pin(series: Carried, environment: 
         assert "the installed package is not the pin" in failed(series, SourceMismatch)
     finally:
         path.write_bytes(SOURCE["demo/core.py"])
+
+
+def test_the_whole_way_through_the_verb(
+    series: Carried, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from patchline.cli import main
+
+    monkeypatch.chdir(series.project.root)
+    the_tests(series, RED + KEPT)
+    assert main(["nightly"]) == 0
+    out = capsys.readouterr().out
+    for text in ("checked 1 series, 1 patches", "demo 1.0 checked out", "proven  0001-three-heads.patch", "sha256:"):
+        assert text in out
+    assert "red on stock, green on the overlay: test_three.py::test_heads: AssertionError: heads were 16" in out
+    the_tests(series, RED.replace("== 4", "== 5"))
+    assert main(["nightly", "--json"]) == 6
+    assert '"proven": false' in capsys.readouterr().out
+    (series.folder / "series").write_text("gone.patch\n")
+    assert main(["nightly"]) == 8

@@ -28,9 +28,14 @@ def imports(path: Path) -> set[str]:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "patchline":
             base = node.module.removeprefix("patchline").lstrip(".")
             names = {f"{base}.{alias.name}".lstrip(".") for alias in node.names}
-            found |= {name if (PACKAGE / name.replace(".", "/")).with_suffix(".py").exists() else base or name for name in names}
+            found |= {
+                name if (PACKAGE / name.replace(".", "/")).with_suffix(".py").exists() else base or name
+                for name in names
+            }
         elif isinstance(node, ast.Import):
-            found |= {alias.name.removeprefix("patchline.") for alias in node.names if alias.name.startswith("patchline.")}
+            found |= {
+                alias.name.removeprefix("patchline.") for alias in node.names if alias.name.startswith("patchline.")
+            }
     return found
 
 

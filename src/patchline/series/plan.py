@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,9 @@ from patchline.series.trees import Entry, Tree
 
 Changes = dict[str, Entry | None]
 """Path to its new file; None where the file is removed."""
+
+
+_REGULAR = (0o100644, 0o100755)
 
 
 class Step(NamedTuple):
@@ -109,6 +113,7 @@ class _View:
         self.changes: Changes = {}
         self.before: Changes = {}
         self.going: set[str] = set()
+        self._folders: dict[str, int] = {}  # how many changed files lie below
 
     def begin(self, patch: Patch) -> None:
         self.changes, self.before = {}, {}
@@ -128,31 +133,35 @@ class _View:
         return self.entry(path) is not None
 
     def put(self, path: str, entry: Entry | None) -> None:
+        more = (entry is not None) - (self.changed.get(path) is not None)
+        for folder in ancestors(path) if more else ():
+            self._folders[folder] = self._folders.get(folder, 0) + more
         self.before.setdefault(path, self.entry(path))
         self.changed[path] = self.changes[path] = entry
 
     def is_folder(self, path: str) -> bool:
-        inside = path + "/"
-        if any(entry and name.startswith(inside) for name, entry in self.changed.items()):
+        if self._folders.get(path):
             return True
-        gone = {name for name, entry in self.changed.items() if entry is None} | self.going
-        return any(name not in gone for name in self.tree.below(path))
+        return any(not self._gone(name) for name in self.tree.below(path))
+
+    def _gone(self, path: str) -> bool:
+        return path in self.going or (path in self.changed and self.changed[path] is None)
 
 
 class _Target:
     """One file's diff on its way into the view."""
 
     def __init__(self, view: _View, patch: Patch, diff: FileDiff, rule: Rule) -> None:
-        self.view, self.patch, self.diff, self.rule = view, patch, diff, rule
+        self.view, self.patch, self.diff = view, patch, diff
+        self.rule, self.nearest = rule, rule is Rule.NEAREST
 
     def apply(self) -> list[Placement]:
         diff = self.diff
-        path = self._path()
         if diff.action in ("rename", "copy"):
             return self._move()
+        path = self._path()
         old = self.view.entry(path)
-        creates = diff.action == "create" or (old is None and self._from_nothing())
-        if creates:
+        if diff.action == "create" or (old is None and self._from_nothing()):
             return self._create(path, old)
         if old is None:
             raise _No(f"{path} (line {diff.line} of the patch): there is no such file{self._hint()}")
@@ -172,9 +181,10 @@ class _Target:
         return min(existing, key=lambda name: (name.count("/"), len(name.rpartition("/")[2]), len(name)))
 
     def _hint(self) -> str:
-        whole = [name for name in self.diff.unprefixed if self.view.entry(name) is not None and not fault(name)]
-        if whole and self.patch.strip:
-            return f"; {whole[0]} is there: a patch without a/ and b/ needs -p0 in the series file"
+        whole = [os.fsdecode(name) for name in self.diff.unprefixed]
+        there = [name for name in whole if not fault(name) and self.view.entry(name) is not None]
+        if there and self.patch.strip:
+            return f"; {there[0]} is there: a patch without a/ and b/ needs -p0 in the series file"
         return ""
 
     def _check_regular(self, path: str, entry: Entry) -> None:
@@ -192,14 +202,21 @@ class _Target:
 
     def _create(self, path: str, old: Entry | None) -> list[Placement]:
         self._check_ancestors(path)
-        empty = self.rule is Rule.NEAREST and old is not None and not old.data
+        empty = self.nearest and old is not None and old.mode in _REGULAR and not old.data
         if self.view.taken(path) and not empty:
             raise _No(f"{path} (line {self.diff.line} of the patch): it is to be created and is there already")
         if self.view.is_folder(path):
             raise _No(f"{path}: it is to be created and is a folder")
         data, placements = self._new_data(path, b"")
-        self.view.put(path, Entry(self.diff.new_mode or 0o100644, data))
+        self._put(path, self.diff.new_mode or (old.mode if old and empty else 0o100644), data)
         return placements
+
+    def _put(self, path: str, mode: int, data: bytes) -> None:
+        """Puts a file, unless it is empty and the rule is that of `patch -E`: then it goes, or never comes."""
+        if data or not self.nearest:
+            self.view.put(path, Entry(mode, data))
+        elif self.view.entry(path) is not None:
+            self.view.put(path, None)
 
     def _delete(self, path: str, old: Entry) -> list[Placement]:
         data, placements = self._new_data(path, old.data)
@@ -211,11 +228,10 @@ class _Target:
 
     def _modify(self, path: str, old: Entry) -> list[Placement]:
         diff = self.diff
-        if diff.old_mode and diff.old_mode != old.mode and self.rule is Rule.UNIQUE:
+        if diff.old_mode and diff.old_mode != old.mode and not self.nearest:
             raise _No(f"{path}: its mode is {old.mode:o}; the patch changes it from {diff.old_mode:o}")
         data, placements = self._new_data(path, old.data)
-        gone = not data and self.rule is Rule.NEAREST and bool(old.data)  # patch -E
-        self.view.put(path, None if gone else Entry(diff.new_mode or old.mode, data))
+        self._put(path, diff.new_mode or old.mode, data)
         return placements
 
     def _move(self) -> list[Placement]:
@@ -226,13 +242,17 @@ class _Target:
         if old is None:
             raise _No(f"{diff.old} (line {diff.line} of the patch): there is no such file to {diff.action}")
         self._check_regular(diff.old, old)
+        if diff.old_mode and diff.old_mode != old.mode and not self.nearest:
+            raise _No(f"{diff.old}: its mode is {old.mode:o}; the patch changes it from {diff.old_mode:o}")
+        if self.nearest and not old.data and not diff.hunks:
+            return []  # patch -E: the new file is empty, so it is never made, and the old one stays
         if diff.action == "rename" and not self.view.changes.get(diff.old):
             self.view.put(diff.old, None)
         self._check_ancestors(diff.new)
         if self.view.taken(diff.new) or self.view.is_folder(diff.new):
             raise _No(f"{diff.new}: {diff.old} is to become it, and it is there already")
         data, placements = self._new_data(diff.new, old.data)
-        self.view.put(diff.new, Entry(diff.new_mode or old.mode, data))
+        self._put(diff.new, diff.new_mode or old.mode, data)
         return placements
 
     def _new_data(self, path: str, old: bytes) -> tuple[bytes, list[Placement]]:

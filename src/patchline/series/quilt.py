@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 PATCH_ENDINGS = (".patch", ".diff")
 """What a file of our own patch folders is called; every such file must stand in the series."""
+
+_COMMENT = re.compile(r"(^|\s)#.*")
 
 
 class Item(NamedTuple):
@@ -61,7 +64,7 @@ def items(path: Path) -> list[Item]:
     found: list[Item] = []
     faults: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
-        words = line.partition("#")[0].split() if not line.lstrip().startswith("#") else []
+        words = _COMMENT.sub("", line).split()
         if words:
             item = _item(words, number)
             (faults if isinstance(item, str) else found).append(item)  # type: ignore[arg-type]

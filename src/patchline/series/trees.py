@@ -13,7 +13,7 @@ from patchline.errors import UsageError
 from patchline.git import git
 from patchline.series.paths import ancestors
 
-_ARGUMENTS = 2000  # paths a command line; the system's own limit is about 2 MB of them
+_ARGUMENTS = 500_000  # bytes of paths a command line; the system's own limit is about 2 MB
 
 
 class Entry(NamedTuple):
@@ -69,9 +69,8 @@ class CommitTree:
             self._entries.setdefault(path, None)
 
     def _listed(self, among: set[str]) -> Iterator[tuple[str, int, str]]:
-        paths = sorted(among)
-        for at in range(0, len(paths), _ARGUMENTS):
-            out = git(self.repo, "ls-tree", "-z", "-t", "--full-tree", self.commit, "--", *paths[at : at + _ARGUMENTS])
+        for paths in _batches(sorted(among)):
+            out = git(self.repo, "ls-tree", "-z", "-t", "--full-tree", self.commit, "--", *paths)
             for record in out.split(b"\0")[:-1]:
                 head, _, name = record.partition(b"\t")
                 path = os.fsdecode(name)
@@ -112,6 +111,19 @@ class CommitTree:
         return [os.fsdecode(name) for name in out.split(b"\0")[:-1]]
 
 
+def _batches(paths: list[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    weight = 0
+    for path in paths:
+        weight += len(os.fsencode(path)) + 9  # its NUL, and the pointer to it
+        if weight > _ARGUMENTS and batch:
+            yield batch
+            batch, weight = [], len(path)
+        batch.append(path)
+    if batch:
+        yield batch
+
+
 def _no_link(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW)
 
@@ -132,7 +144,7 @@ class FolderTree:
         full = self.root / path
         try:
             status = os.lstat(full)
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError:  # not there, below a file, a loop of links, longer than the file system takes
             return None
         if stat.S_ISLNK(status.st_mode):
             return Entry(0o120000, os.fsencode(os.readlink(full)))
@@ -140,7 +152,10 @@ class FolderTree:
             return None
         if not stat.S_ISREG(status.st_mode):
             return Entry(0o160000, b"")  # a device or a socket: never written, like a submodule
-        return Entry(0o100755 if status.st_mode & 0o100 else 0o100644, full.read_bytes())
+        try:
+            return Entry(0o100755 if status.st_mode & 0o100 else 0o100644, full.read_bytes())
+        except OSError as bad:
+            raise UsageError(f"{full} cannot be read: {bad.strerror}", next=f"ls -l {full}") from bad
 
     def below(self, path: str) -> list[str]:
         """See `Tree`."""

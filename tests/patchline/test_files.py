@@ -1,0 +1,53 @@
+"""Files and folders that appear whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from patchline.errors import Refused
+from patchline.files import folder_replaced, folder_whole, locked, write_whole
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "f"
+    write_whole(path, b"one")
+    write_whole(path, b"two", 0o600)
+    assert path.read_bytes() == b"two"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [file.name for file in path.parent.iterdir()] == ["f"]
+
+
+def test_a_folder_appears_only_when_all_went_well(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no"), folder_whole(tmp_path / "out") as part:
+        (part / "f").touch()
+        raise ValueError("no")
+    assert list(tmp_path.iterdir()) == []
+    with folder_whole(tmp_path / "out") as part:
+        (part / "f").touch()
+    with pytest.raises(Refused, match="is there already"), folder_whole(tmp_path / "out"):
+        pass
+
+
+def test_a_folder_is_replaced_in_one_step(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for text in ("one", "two"):
+        with folder_replaced(home) as part:
+            (part / text).touch()
+        assert [path.name for path in home.iterdir()] == [text]
+    with pytest.raises(ValueError, match="no"), folder_replaced(home) as part:
+        raise ValueError("no")
+    assert [path.name for path in home.iterdir()] == ["two"]
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
+def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
+    with (
+        locked(tmp_path / "lock", "it"),
+        pytest.raises(Refused, match="another run of patchline works on it"),
+        locked(tmp_path / "lock", "it"),
+    ):
+        pass
+    with locked(tmp_path / "lock", "it"):
+        pass
