@@ -306,3 +306,30 @@ def test_export_killed_leaves_the_old_folder_or_the_new_one(carried: Project) ->
         os.chdir(here)
     assert states == {True, False}
     assert subprocess.run(["git", "fsck"], cwd=repo, env=os.environ | QUIET, capture_output=True).returncode == 0
+
+
+def test_a_link_that_somebody_committed_is_put_right(carried: Project) -> None:
+    assert run(carried, "apply", "demo").exit == 0
+    repo = work(carried)
+    before = files_of(repo)
+    (repo / "demo" / "data.txt").unlink()
+    (repo / "demo" / "data.txt").symlink_to("core.py")
+    (repo / "link").symlink_to("demo")
+    commit(repo, "links")
+    assert run(carried, "apply", "demo", "--discard").exit == 0
+    assert files_of(repo) == before
+    assert git(repo, "status", "--porcelain") == ""
+
+
+def test_a_linked_work_tree(tmp_path: Path) -> None:
+    from repos import lines, mail, repository, series
+
+    main = repository(tmp_path / "r", {"f": lines(3)})
+    git(main, "worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))
+    diff = "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n line 1\n-line 2\n+line two\n line 3\n"
+    ended = patchline("apply", "--repo", tmp_path / "linked", "--series", series(tmp_path / "s", {"p.patch": mail(diff)}))
+    assert ended.exit == 0, ended.err
+    assert (tmp_path / "linked" / "f").read_text() == "line 1\nline two\nline 3\n"
+    assert git(tmp_path / "linked", "status", "--porcelain") == ""
+    assert git(main, "status", "--porcelain") == ""
+    assert (main / "f").read_text() == lines(3)

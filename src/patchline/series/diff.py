@@ -13,6 +13,7 @@ from patchline.series.paths import PATH_BYTES
 from patchline.series.refusals import BadPatch
 
 _ED = re.compile(rb"\d+(,\d+)?[acd]\r?\n?$")
+_ED_SCRIPT = "an ed script; only unified diffs are taken"
 _EXTENDED = re.compile(
     rb"(old mode |new mode |deleted file mode |new file mode |copy from |copy to |rename from |rename to "
     rb"|similarity index |dissimilarity index |index )"
@@ -21,6 +22,12 @@ _ORPHAN = re.compile(
     rb"((old|new|new file|deleted file) mode [0-7]{6}|(dis)?similarity index \d+%"
     rb"|index [0-9a-f]{4,}\.\.[0-9a-f]{4,}( [0-7]{6})?)\r?\n?$"
 )
+_ACTIONS = {
+    "create": (b"new file mode ",),
+    "delete": (b"deleted file mode ",),
+    "rename": (b"rename from ", b"rename to "),
+    "copy": (b"copy from ", b"copy to "),
+}
 _HALF = re.compile(rb"(literal|delta) (\d{1,18})\n")
 _LONGEST = 8 * PATH_BYTES + 8  # bytes of two quoted names
 
@@ -135,13 +142,14 @@ def lost_part(lines: list[bytes], at: int) -> str | None:
     """As `foreign_form`, and for what GNU patch takes for text: parts of changes that would be lost."""
     line = lines[at]
     if _ED.match(line):
-        return "an ed script; only unified diffs are taken"
+        return _ED_SCRIPT
     if line.startswith(b"Binary files ") and line.rstrip().endswith(b" differ"):
         return "a binary file's diff without its data; make it with git diff --binary"
-    if line.startswith((b"--- ", b"GIT binary patch")):
-        following = lines[at + 1 : at + 2]
-        if line[:1] == b"G" or (following and following[0].startswith(b"+++ ")):
-            return "the beginning of a diff whose rest is not there"
+    if line.startswith(b"--- ") and [two[:4] for two in lines[at + 1 : at + 2]] == [b"+++ "]:
+        script = [_ED.match(three) for three in lines[at + 2 : at + 3]]
+        return _ED_SCRIPT if any(script) else "the beginning of a diff whose rest is not there"
+    if line.startswith(b"GIT binary patch"):
+        return "a binary patch that belongs to no file"
     if _ORPHAN.match(line):
         return "a line of git's that belongs to no diff"
     return foreign_form(lines, at)
@@ -168,13 +176,14 @@ def _git_file(reader: _Reader) -> FileDiff | None:
         found = reader.hunks(heads[1])
         return (_as_gnu_reads if reader.lenient else _named_by_heads)(reader, diff, heads)._replace(hunks=found)
     elif diff.action == "modify" and diff.new_mode is None:
-        return _without_change(reader, diff)
+        _check_without_change(reader, diff)
+        return None
     if not pair and diff.action not in ("rename", "copy"):
         raise reader.bad("no file is named: two names are expected that differ in their prefixes only", line)
     return diff
 
 
-def _without_change(reader: _Reader, diff: FileDiff) -> None:
+def _check_without_change(reader: _Reader, diff: FileDiff) -> None:
     if reader.lenient:  # for GNU patch, a binary file's diff without its data is text
         return
     if reader.peek().startswith(b"Binary files "):
@@ -230,21 +239,20 @@ def _with_action(reader: _Reader, diff: FileDiff, extended: dict[bytes, bytes]) 
     words = extended.get(b"index ", b"").split()
     if len(words) == 2:
         _mode(reader, words[1])  # a symlink or a submodule says so here, and nowhere else
-    modes = mode(b"old mode "), mode(b"new mode ")
-    ends = {action: [extended.get(f"{action} {end} ".encode()) for end in ("from", "to")] for action in ("rename", "copy")}
-    said = [action for action, pair in ends.items() if all(pair)]
-    said += [action for action, key in (("create", b"new file mode "), ("delete", b"deleted file mode ")) if key in extended]
-    if not said:
-        return diff._replace(old_mode=modes[0], new_mode=modes[1])
+    old_mode, new_mode = mode(b"old mode "), mode(b"new mode ")
+    said = [action for action, keys in _ACTIONS.items() if all(key in extended for key in keys)]
     if len(said) > 1:
         raise reader.bad(f"{diff.path}: the header says both {said[0]} and {said[1]}", diff.line)
-    if said[0] == "create":
+    if said == ["create"]:
         return diff._replace(action="create", old=None, new_mode=mode(b"new file mode "))
-    if said[0] == "delete":
+    if said == ["delete"]:
         return diff._replace(action="delete", new=None, old_mode=mode(b"deleted file mode "))
-    # rename and copy lines have no prefix
-    old, new = (names.stripped(names.unquoted(name or b""), max(reader.strip - 1, 0)) for name in ends[said[0]])
-    return diff._replace(action=said[0], old=old, new=new, old_mode=modes[0], new_mode=modes[1])
+    diff = diff._replace(old_mode=old_mode, new_mode=new_mode)
+    if not said:
+        return diff
+    pair = (names.unquoted(extended[key]) for key in _ACTIONS[said[0]])
+    old, new = (names.stripped(name, max(reader.strip - 1, 0)) for name in pair)  # these lines have no a/ and b/
+    return diff._replace(action=said[0], old=old, new=new)
 
 
 def _mode(reader: _Reader, text: bytes) -> int:

@@ -63,7 +63,7 @@ def items(path: Path) -> list[Item]:
         ) from gone
     found: list[Item] = []
     faults: list[str] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         words = _COMMENT.sub("", line).split()
         if words:
             item = _item(words, number)

@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 from patchline.errors import Refused, UsageError
 from patchline.files import PART, locked, write_whole
-from patchline.git import Top, git, start_work, top, work
+from patchline.git import Top, commit_of, git, start_work, top, work
 from patchline.progress import say
 from patchline.run import Started
-from patchline.series.paths import ancestors
+from patchline.series.staging import INDEX, some, stage
 
 _UNFINISHED = {
     "MERGE_HEAD": "a merge",
@@ -36,7 +36,7 @@ _UNFINISHED = {
 
 _PATIENCE = 2.0  # seconds that a live git may hold a ref's lock
 
-_ROOM, _INDEX, _RECORD = "run-", "index", "applied"
+_ROOM, _RECORD = "run-", "applied"
 
 
 class Journal(NamedTuple):
@@ -82,7 +82,7 @@ class WorkTree:
         changed = [os.fsdecode(entry[3:]) for entry in status.split(b"\0") if entry[2:3] == b" "]
         if changed:
             raise Refused(
-                f"{self.repo} has changes that are not committed; nothing was changed\n{_some(changed)}",
+                f"{self.repo} has changes that are not committed; nothing was changed\n{some(changed)}",
                 next=f"commit or stash them: git -C {self.repo} stash",
             )
 
@@ -96,7 +96,7 @@ class WorkTree:
         """
         seen = self._stat()
         room = self.room()
-        staged, removed = self._prepare(room, new, in_place)
+        staged = stage(self.repo, self.git_dir, room, self.head, new, in_place=in_place)
         (room / _RECORD).write_text(record)
         self._take_lock(room)
         try:
@@ -104,13 +104,14 @@ class WorkTree:
                 raise Refused(
                     f"{self.repo} changed under this run; nothing was changed", next="run the same command again"
                 )
-            digest = hashlib.sha256((room / _INDEX).read_bytes()).hexdigest()
-            journal = Journal(self.head, new, branch, room.name, digest, staged, removed)
+            digest = hashlib.sha256((room / INDEX).read_bytes()).hexdigest()
+            journal = Journal(self.head, new, branch, room.name, digest, staged.files, staged.removed)
             write_whole(self.journal, json.dumps(journal).encode())
             self._move_head(journal)  # the last thing that can fail for want of space
         except BaseException:
-            self.journal.unlink(missing_ok=True)
-            self.lock.unlink()
+            if commit_of(self.repo, "HEAD") != new:  # else it is decided, and the next run finishes it
+                self.journal.unlink(missing_ok=True)
+                self.lock.unlink()
             raise
         self._finish(journal)
 
@@ -120,68 +121,9 @@ class WorkTree:
 
         return Path(tempfile.mkdtemp(prefix=_ROOM, dir=self.own))
 
-    def _prepare(self, room: Path, new: str, in_place: bool) -> tuple[list[tuple[str, str]], list[str]]:
-        """Writes the new index and the new files beside the old ones."""
-        fields = git(self.repo, "diff-tree", "-r", "-z", "--no-renames", self.head, new).split(b"\0")[:-1]
-        changes = [(head.split(b" "), path) for head, path in zip(fields[::2], fields[1::2], strict=True)]
-        gone = [path for head, path in changes if head[4] == b"D"]
-        there = [(head, path) for head, path in changes if head[4] != b"D"]
-        removed = [os.fsdecode(path) for path in gone]
-        added = [os.fsdecode(path) for head, path in there if head[4] == b"A"]
-        if not in_place:
-            self._check_room([os.fsdecode(path) for _, path in there], added, set(removed))
-        (room / _INDEX).write_bytes(self.index.read_bytes())
-        lines = [b"0 " + head[2] + b"\t" + path for head, path in changes if head[4] == b"D"]
-        lines += [head[1] + b" " + head[3] + b"\t" + path for head, path in there]
-        env = {"GIT_INDEX_FILE": str(room / _INDEX)}
-        git(self.repo, "update-index", "-z", "--index-info", input=b"".join(line + b"\0" for line in lines), env=env)
-        if in_place:
-            return [], []
-        return self._staged(room, {path: int(head[1], 8) for head, path in there}, env), removed
-
-    def _staged(self, room: Path, modes: dict[bytes, int], env: dict[str, str]) -> list[tuple[str, str]]:
-        """Lets git write the files: line ends and filters are what a checkout here gives."""
-        env = env | {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(room)}
-        names = b"".join(path + b"\0" for path in modes)
-        out = work(room, "checkout-index", "-z", "--temp", "--stdin", input=names, env=env)
-        pairs = (os.fsdecode(record).partition("\t") for record in out.split(b"\0")[:-1])
-        found = [(name, path) for name, _, path in pairs]
-        mask = _umask()
-        for name, path in found:  # git gives temporary files to their owner alone
-            os.chmod(f"{room}/{name}", (0o777 if modes[os.fsencode(path)] & 0o100 else 0o666) & ~mask)
-        if len(found) != len(modes):
-            raise Refused(
-                f"git wrote {len(found)} of {len(modes)} files (a sparse checkout?); nothing was changed",
-                where=str(self.repo),
-            )
-        return found
-
-    def _check_room(self, written: list[str], added: list[str], removed: set[str]) -> None:
-        """Refuses to write over what git does not know, or through a symbolic link."""
-        folders = {folder for path in written for folder in ancestors(path)}
-        present = [path for path in (*added, *folders) if self._in_the_way(path, path in folders, removed)]
-        if present:
-            raise Refused(
-                f"untracked files of {self.repo} are in the way; nothing was changed\n{_some(present)}",
-                next="move them away",
-            )
-
-    def _in_the_way(self, path: str, as_folder: bool, removed: set[str]) -> bool:
-        full = f"{self.repo}/{path}"
-        if not os.path.lexists(full):
-            return False
-        if os.path.islink(full) or not os.path.isdir(full):
-            return path not in removed
-        left = (
-            os.path.relpath(os.path.join(folder, name), self.repo)
-            for folder, _, names in os.walk(full)
-            for name in names
-        )
-        return not as_folder and any(name not in removed for name in left)
-
     def _take_lock(self, room: Path) -> None:
         try:
-            os.link(room / _INDEX, self.lock)
+            os.link(room / INDEX, self.lock)
         except FileExistsError as held:
             raise Refused(
                 f"git holds the index of {self.repo}; nothing was changed",
@@ -240,7 +182,7 @@ class WorkTree:
     def recover(self) -> None:
         """Finishes what a run that died had decided, or clears away what it had prepared."""
         if not self.journal.exists():
-            if self.lock.exists() and any(self.lock.samefile(index) for index in self.own.glob(f"{_ROOM}*/{_INDEX}")):
+            if self.lock.exists() and any(self.lock.samefile(index) for index in self.own.glob(f"{_ROOM}*/{INDEX}")):
                 self.lock.unlink()
             self._clear()
             return
@@ -290,17 +232,6 @@ class WorkTree:
     def _stat(self) -> tuple[int, int, int]:
         status = self.index.stat()
         return status.st_ino, status.st_mtime_ns, status.st_size
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _some(paths: list[str], most: int = 10) -> str:
-    lines = [f"  {path}" for path in paths[:most]]
-    return "\n".join([*lines, f"  … {len(paths) - most} more"] if len(paths) > most else lines)
 
 
 @contextmanager

@@ -155,3 +155,15 @@ def test_equal_tp_moves_shared_pages_of_pipeline_stages():
 @pytest.mark.parametrize("prefill_tp, decode_tp", [(1, 2), (2, 1)])
 def test_layers_of_one_head_count_share_pages_at_any_tp(push, prefill_tp, decode_tp):
     assert_moves(*engines(SAME_HEADS, prefill_tp, decode_tp, push=push))
+
+
+@pytest.mark.unchanged
+def test_layers_of_one_head_count_share_pages_of_a_stock_peer():
+    prefill, decode = engines(SAME_HEADS, 1, 2)
+    assert_moves(prefill.as_stock(), decode)
+
+
+@pytest.mark.unchanged
+def test_mla_model_shares_pages_with_a_replicated_draft():
+    layers = (MLA, Layer(1, 64, sliding=True))
+    assert_moves(*engines(layers, 1, 2, use_mla=True, change_spec=one_head_is_mla))

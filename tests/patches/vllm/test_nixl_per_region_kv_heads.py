@@ -269,6 +269,7 @@ def test_head_counts_of_the_wrong_number_are_refused(kv_heads):
     [
         pytest.param(SMALL, [8] * 6, 2, id="one-count-for-all"),
         pytest.param(SMALL, [4] * 5 + [1], 2, id="counts-of-the-reader"),
+        pytest.param(SMALL, [8] * 5 + [1], 2, id="as-if-replicated"),
         pytest.param(SMALL, [8] * 5 + [0], 2, id="zero"),
         pytest.param(SMALL, [-8] * 5 + [-2], 2, id="negative"),
         pytest.param(UNIFORM, [4, 4], 2, id="uniform-model"),
@@ -290,6 +291,16 @@ def test_head_counts_that_contradict_the_tp_are_refused():
     p, d = prefill(SMALL, 1), decode(SMALL, 4)
     p.payloads[0, 1] = p.payloads[0, 0]
     p.tp = 2  # what the router says; the engine that answers runs at TP 1
+    with pair(p, d):
+        with pytest.raises(RuntimeError, match="contradict its block lengths or TP"):
+            connect(d, p)
+        assert_nothing_prepared(d, p)
+
+
+@pytest.mark.holds(stock=SPLIT_FAILS)
+def test_heads_that_divide_neither_way_are_refused():
+    layers = (Layer(8, 32), Layer(3, 64))
+    p, d = prefill(layers, 1), decode(layers, 4)
     with pair(p, d):
         with pytest.raises(RuntimeError, match="contradict its block lengths or TP"):
             connect(d, p)
@@ -357,9 +368,16 @@ def test_uniform_pull_with_replicated_heads(prefill_tp, decode_tp):
 
 @pytest.mark.unchanged
 @pull_and_push
-@pytest.mark.parametrize("layers, decode_tp", [(SMALL, 1), (SMALL, 2), (UNIFORM, 2)])
+@pytest.mark.parametrize(
+    "layers, decode_tp",
+    [(SMALL, 1), (SMALL, 2), ((*SMALL, MLA), 2), (UNIFORM, 2)],
+    ids=["mixed-equal-TP", "mixed", "mixed-and-MLA", "uniform"],
+)
 def test_peer_without_head_counts_is_served_as_on_stock(push, layers, decode_tp):
-    p, d = prefill(layers, 1, push=push), decode(layers, decode_tp, push=push)
+    p, d = (
+        make(layers, tp, push=push, change_spec=one_head_is_mla)
+        for make, tp in ((prefill, 1), (decode, decode_tp))
+    )
     (d if push else p).as_stock()
     with pair(p, d):
         transfer(p, d)
@@ -390,6 +408,23 @@ def test_mla_model(push, prefill_tp, decode_tp):
     with pair(p, d):
         transfer(p, d)
         assert_landed(d)
+
+
+@pytest.mark.unchanged
+def test_uniform_peer_of_another_tp_than_told():
+    p, d = prefill(UNIFORM, 1).as_stock(), decode(UNIFORM, 4)
+    p.payloads[0, 1] = p.payloads[0, 0]
+    p.tp = 2
+    with pair(p, d), pytest.raises(AssertionError, match=SPLIT_FAILS):
+        connect(d, p)
+
+
+@pytest.mark.unchanged
+def test_peer_with_another_number_of_layers():
+    unchecked = {"enforce_handshake_compat": False}
+    p, d = prefill(SMALL[:5], 2, extra=unchecked), decode(SMALL, 4, extra=unchecked)
+    with pair(p, d), pytest.raises(AssertionError, match="Number of KV layers must"):
+        connect(d, p)
 
 
 @pytest.mark.unchanged

@@ -1,0 +1,117 @@
+"""Prepares a move of a work tree beside it: the new index, and the new files as git writes them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from patchline.errors import Refused
+from patchline.git import git, work
+from patchline.series.paths import ancestors
+
+INDEX = "index"
+"""Name of the new index in its room."""
+
+
+class Staged(NamedTuple):
+    """What is ready: `files` are pairs of a name in the room and a path in the work tree."""
+
+    files: list[tuple[str, str]]
+    removed: list[str]
+
+
+class _Change(NamedTuple):
+    mode: int
+    """Of the new file; 0 where it is removed."""
+    blob: str
+    status: str
+    path: str
+
+
+def stage(repo: Path, git_dir: Path, room: Path, old: str, new: str, *, in_place: bool) -> Staged:
+    """Writes in `room` what takes the work tree and its index from commit `old` to `new`.
+
+    `in_place`: the files of the work tree are those of `new` already; only the index is prepared.
+
+    Raises:
+        Refused: untracked files are in the way, or git does not write some of the files.
+    """
+    fields = git(repo, "diff-tree", "-r", "-z", "--no-renames", old, new).split(b"\0")[:-1]
+    changes = [_change(head, path) for head, path in zip(fields[::2], fields[1::2], strict=True)]
+    if not in_place:
+        _check_room(repo, changes)
+    env = {"GIT_INDEX_FILE": str(room / INDEX)}
+    (room / INDEX).write_bytes((git_dir / "index").read_bytes())
+    lines = [f"{one.mode:o} {one.blob}\t{one.path}\0" for one in sorted(changes, key=lambda one: one.mode != 0)]
+    git(repo, "update-index", "-z", "--index-info", input=os.fsencode("".join(lines)), env=env)
+    if in_place:
+        return Staged([], [])
+    written = {one.path: one.mode for one in changes if one.mode}
+    files = _files(repo, room, written, env | {"GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(room)})
+    return Staged(files, [one.path for one in changes if not one.mode])
+
+
+def _change(head: bytes, path: bytes) -> _Change:
+    _, mode, _, blob, status = head.decode().split(" ")
+    return _Change(int(mode, 8), blob, status, os.fsdecode(path))
+
+
+def _files(repo: Path, room: Path, modes: dict[str, int], env: dict[str, str]) -> list[tuple[str, str]]:
+    """Lets git write the files: line ends and filters are what a checkout here gives."""
+    names = b"".join(os.fsencode(path) + b"\0" for path in modes)
+    out = work(room, "checkout-index", "-z", "--temp", "--stdin", input=names, env=env)
+    pairs = (os.fsdecode(record).partition("\t") for record in out.split(b"\0")[:-1])
+    found = [(name, path) for name, _, path in pairs]
+    if len(found) != len(modes):
+        raise Refused(
+            f"git wrote {len(found)} of {len(modes)} files (a sparse checkout?); nothing was changed", where=str(repo)
+        )
+    mask = _umask()
+    for name, path in found:
+        _give_mode(f"{room}/{name}", modes[path], mask)
+    return found
+
+
+def _give_mode(path: str, mode: int, mask: int) -> None:
+    """Git writes every temporary file for its owner alone, a symbolic link as a file with its target."""
+    if mode == 0o120000:
+        target = Path(path).read_bytes()
+        os.unlink(path)
+        os.symlink(target, os.fsencode(path))
+    else:
+        os.chmod(path, (0o777 if mode & 0o100 else 0o666) & ~mask)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _check_room(repo: Path, changes: list[_Change]) -> None:
+    """Refuses to write over what git does not know, or through a symbolic link."""
+    removed = {one.path for one in changes if not one.mode}
+    folders = {folder for one in changes if one.mode for folder in ancestors(one.path)}
+    added = [one.path for one in changes if one.status == "A"]
+    present = [path for path in (*added, *folders) if _in_the_way(repo, path, path in folders, removed)]
+    if present:
+        raise Refused(
+            f"untracked files of {repo} are in the way; nothing was changed\n{some(present)}", next="move them away"
+        )
+
+
+def _in_the_way(repo: Path, path: str, as_folder: bool, removed: set[str]) -> bool:
+    full = f"{repo}/{path}"
+    if not os.path.lexists(full):
+        return False
+    if os.path.islink(full) or not os.path.isdir(full):
+        return path not in removed
+    below = (os.path.join(folder, name) for folder, _, names in os.walk(full) for name in names)
+    return not as_folder and any(os.path.relpath(name, repo) not in removed for name in below)
+
+
+def some(paths: list[str], most: int = 10) -> str:
+    """The paths, one a line, cut after `most`."""
+    lines = [f"  {path}" for path in paths[:most]]
+    return "\n".join([*lines, f"  … {len(paths) - most} more"] if len(paths) > most else lines)
