@@ -160,9 +160,7 @@ def lost_part(lines: list[bytes], at: int) -> str | None:
 
 def _git_file(reader: _Reader) -> FileDiff | None:
     line, head = reader.number, reader.take()
-    extended: dict[bytes, bytes] = {}
-    while key := _EXTENDED.match(reader.peek()):
-        extended[key[1]] = reader.take()[key.end() :].rstrip(b"\r\n" if reader.lenient else b"\n")
+    extended = _extended(reader)
     _check_line_end(reader, head)
     if len(head) > _LONGEST:
         raise reader.bad("names longer than any file system takes", line)
@@ -181,6 +179,16 @@ def _git_file(reader: _Reader) -> FileDiff | None:
     if not pair and diff.action not in ("rename", "copy"):
         raise reader.bad("no file is named: two names are expected that differ in their prefixes only", line)
     return diff
+
+
+def _extended(reader: _Reader) -> dict[bytes, bytes]:
+    """The lines that git puts between `diff --git` and `---`."""
+    found: dict[bytes, bytes] = {}
+    while key := _EXTENDED.match(reader.peek()):
+        if key[1] in found and not reader.lenient:
+            raise reader.bad(f"{key[1].decode()}: said twice; two headers run into one")
+        found[key[1]] = reader.take()[key.end() :].rstrip(b"\r\n" if reader.lenient else b"\n")
+    return found
 
 
 def _check_without_change(reader: _Reader, diff: FileDiff) -> None:
@@ -240,7 +248,9 @@ def _with_action(reader: _Reader, diff: FileDiff, extended: dict[bytes, bytes]) 
     if len(words) == 2:
         _mode(reader, words[1])  # a symlink or a submodule says so here, and nowhere else
     old_mode, new_mode = mode(b"old mode "), mode(b"new mode ")
-    said = [action for action, keys in _ACTIONS.items() if all(key in extended for key in keys)]
+    said = [action for action, keys in _ACTIONS.items() if any(key in extended for key in keys)]
+    if new_mode and {"create", "delete"} & {*said}:
+        said.append("new mode")
     if len(said) > 1:
         raise reader.bad(f"{diff.path}: the header says both {said[0]} and {said[1]}", diff.line)
     if said == ["create"]:
@@ -250,6 +260,8 @@ def _with_action(reader: _Reader, diff: FileDiff, extended: dict[bytes, bytes]) 
     diff = diff._replace(old_mode=old_mode, new_mode=new_mode)
     if not said:
         return diff
+    if not all(key in extended for key in _ACTIONS[said[0]]):
+        raise reader.bad(f"{diff.path}: half of a {said[0]} is missing", diff.line)
     pair = (names.unquoted(extended[key]) for key in _ACTIONS[said[0]])
     old, new = (names.stripped(name, max(reader.strip - 1, 0)) for name in pair)  # these lines have no a/ and b/
     return diff._replace(action=said[0], old=old, new=new)

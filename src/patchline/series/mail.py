@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from patchline.series.refusals import BadPatch
@@ -15,11 +15,11 @@ _FIELD = re.compile(r"([A-Za-z][A-Za-z0-9-]*):(?:[ \t](.*)|)$")
 _TRAILER = re.compile(r"([A-Za-z][A-Za-z0-9-]*): (.+)$")
 _PERSON = re.compile(r"\s*(.*?)\s*<([^<>]*)>\s*$")
 _PATCH_TAG = re.compile(r"^\[PATCH[^\]]*\]\s*")
-_DATE = re.compile(r"(?:[A-Z][a-z]{2}, )?(\d{1,2}) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) ([+-]\d{4})$")
+_DATE = re.compile(r"(?:[A-Z][a-z]{2}, )?(\d{1,2}) ([A-Z][a-z]{2}) (\d{4})(?: (\d\d):(\d\d):(\d\d) ([+-]\d{4}))?$")
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MAIL_FIELDS = {"from", "author", "date", "last-update", "subject", "description"}
-_MIME_FIELDS = {"mime-version", "content-type", "content-transfer-encoding", "message-id"}
+_NOT_TRAILERS = {"from", "date", "subject", "mime-version", "content-type", "content-transfer-encoding", "message-id"}
 
 
 class Header(NamedTuple):
@@ -32,7 +32,7 @@ class Header(NamedTuple):
     subject: str = ""
     body: str = ""
     fields: tuple[tuple[str, str], ...] = ()
-    """DEP-3 fields that stand above the message, by lower-case name."""
+    """DEP-3 fields that stand above the message, by lower-case name, in order."""
 
     @property
     def message(self) -> str:
@@ -43,10 +43,8 @@ class Header(NamedTuple):
     def trailers(self) -> dict[str, list[str]]:
         """Trailers of the body's last paragraph, then DEP-3 fields, by lower-case name."""
         found: dict[str, list[str]] = {}
-        for key, value in _trailers(self.body):
+        for key, value in (*_trailers(self.body), *self.fields):
             found.setdefault(key.lower(), []).append(value)
-        for key, value in self.fields:
-            found.setdefault(key, [value])
         return found
 
 
@@ -74,25 +72,28 @@ def read(lines: list[bytes]) -> tuple[Header, int]:
         raise BadPatch("a multipart mail; save the patch itself, not the mail around it")
     subject, extra = _subject(names)
     name, email = person(names.get("from") or names.get("author") or "")
-    seconds, zone = _when(names.get("date") or names.get("last-update") or "")
-    known = _MAIL_FIELDS | _MIME_FIELDS
-    rest = tuple((key, value) for key, value in names.items() if key not in known)
+    seconds, zone = _when(names["date"]) if names.get("date") else _day(names.get("last-update", ""))
+    rest = tuple((key.lower(), value) for key, value in pairs if key.lower() not in _NOT_TRAILERS)
     return Header(name, email, seconds, zone, subject, extra, rest), at
 
 
 def _fields(lines: list[bytes], at: int) -> tuple[list[tuple[str, str]], int]:
-    pairs: list[tuple[str, str]] = []
+    fields: list[tuple[str, list[str]]] = []
+    end = at
     while at < len(lines) and lines[at].strip():
         line = _text(lines[at]).rstrip("\r\n")
-        if line.startswith((" ", "\t")) and pairs:
-            key, value = pairs[-1]
-            pairs[-1] = (key, f"{value}\n{line[1:] if key.lower() == 'description' else line.strip()}")
+        if line.startswith((" ", "\t")) and fields:
+            key, values = fields[-1]
+            values.append(line[1:] if key.lower() == "description" else line.strip())
         elif match := _FIELD.match(line):
-            pairs.append((match[1], (match[2] or "").strip()))
+            fields.append((match[1], [(match[2] or "").strip()]))
         else:
-            return pairs, at
+            break
         at += 1
-    return pairs, at + 1
+        end = at
+    else:
+        end = at + 1
+    return [(key, "\n".join(values)) for key, values in fields], end
 
 
 def _subject(names: dict[str, str]) -> tuple[str, str]:
@@ -112,7 +113,7 @@ def _decoded(value: str) -> str:
 
     try:
         return str(make_header(decode_header(value)))
-    except (HeaderParseError, LookupError, UnicodeError) as bad:
+    except (HeaderParseError, LookupError, ValueError) as bad:
         raise BadPatch(f"a header does not decode: {value!r}") from bad
 
 
@@ -121,30 +122,39 @@ def person(value: str) -> tuple[str, str]:
     value = _decoded(value.replace("\n", " "))
     match = _PERSON.match(value)
     name, email = (match[1], match[2]) if match else (value.strip(), "")
-    name = name.removeprefix('"').removesuffix('"') if name.startswith('"') else name
-    return re.sub(r"[<>\n]", "", name), email.strip()
+    if name[:1] == name[-1:] == '"' and len(name) > 1:
+        name = re.sub(r"\\(.)", r"\1", name[1:-1])
+    return re.sub(r"[<>\n\0]", "", name), re.sub(r"[\n\0]", "", email.strip())
 
 
-def _when(value: str) -> tuple[int | None, str]:
-    """Unix time and zone of a date in git's own form, in mail's many others, or `YYYY-MM-DD`."""
-    if match := _DATE.match(value):
+def _when(value: str) -> tuple[int, str]:
+    """Unix time and zone of a date in git's own form, with or without its time, or in mail's many others."""
+    match = _DATE.match(value)
+    try:
+        if not match:
+            return _when_otherwise(value)
         day, month, year, hour, minute, second, zone = match.groups()
         date = int(year), _MONTHS.index(month) + 1, int(day)
-        moment = datetime(*date, int(hour), int(minute), int(second), tzinfo=_zone(zone))
-        return int(moment.timestamp()), zone
-    return _when_otherwise(value) if value else (None, "+0000")
+        moment = datetime(*date, int(hour or 0), int(minute or 0), int(second or 0), tzinfo=UTC)
+        return int(moment.timestamp()) - _offset(zone or "+0000"), zone or "+0000"
+    except (ValueError, TypeError, IndexError, OverflowError) as bad:
+        raise BadPatch(f"not a date: {value!r}", next="write it as git does: Thu, 20 Sep 2018 17:45:32 -0700") from bad
 
 
-def _when_otherwise(value: str) -> tuple[int | None, str]:
+def _when_otherwise(value: str) -> tuple[int, str]:
     from email.utils import parsedate_to_datetime
 
-    try:
-        iso = re.fullmatch(r"\d{4}-\d\d-\d\d", value)
-        moment = datetime.fromisoformat(value) if iso else parsedate_to_datetime(value)
-    except (ValueError, TypeError, IndexError) as bad:
-        raise BadPatch(f"not a date: {value!r}", next="write it as git does: Thu, 20 Sep 2018 17:45:32 -0700") from bad
-    zone = re.search(r"([+-]\d{4})\b", value) if not iso else None
+    moment = parsedate_to_datetime(value)
+    zone = re.search(r"([+-]\d{4})\b", value)
     return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()), zone[1] if zone else "+0000"
+
+
+def _day(value: str) -> tuple[int | None, str]:
+    """Unix time of DEP-3's `YYYY-MM-DD`; whatever else stands there says nothing about when it was written."""
+    try:
+        return int(datetime.strptime(value, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()), "+0000"
+    except ValueError:
+        return None, "+0000"
 
 
 def decode_body(lines: list[bytes], at: int) -> list[bytes]:
@@ -187,8 +197,16 @@ def body_text(lines: list[bytes]) -> str:
 
 
 def written(header: Header) -> bytes:
-    """The mail form of `header`, up to the line that ends it; the same bytes on every machine."""
-    moment = datetime.fromtimestamp(header.seconds or 0, _zone(header.zone))
+    """The mail form of `header`, up to the line that ends it; the same bytes on every machine.
+
+    Raises:
+        BadPatch: its time cannot be said as a date.
+    """
+    seconds = header.seconds or 0
+    try:
+        moment = datetime.fromtimestamp(seconds + _offset(header.zone), UTC)
+    except (ValueError, OverflowError, OSError) as bad:
+        raise BadPatch(f"not a time that a patch can say: {seconds} {header.zone}", next="git rebase -i") from bad
     day, month = _DAYS[moment.weekday()], _MONTHS[moment.month - 1]
     date = f"{day}, {moment.day} {month} {moment.year} {moment:%H:%M:%S} {header.zone}"
     body = f"{header.body}\n" if header.body else ""
@@ -196,6 +214,13 @@ def written(header: Header) -> bytes:
     return FIRST_LINE + text.encode("utf-8", "surrogateescape")
 
 
-def _zone(zone: str) -> timezone:
-    sign = -1 if zone.startswith("-") else 1
-    return timezone(sign * timedelta(hours=int(zone[1:3]), minutes=int(zone[3:5])))
+def _offset(zone: str) -> int:
+    """Seconds that `+hhmm` is ahead of UTC.
+
+    Raises:
+        ValueError: it is not of that form, or a day or more.
+    """
+    if not re.fullmatch(r"[+-]([01]\d|2[0-3])[0-5]\d", zone):
+        raise ValueError(zone)
+    seconds = int(zone[1:3]) * 3600 + int(zone[3:5]) * 60
+    return -seconds if zone[0] == "-" else seconds

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from patchline.series import diff as diffs
 from patchline.series.diff import FileDiff, Piece
-from patchline.series.mail import Header, body_text, decode_body, read
+from patchline.series.mail import Header, body_text, decode_body, person, read
 from patchline.series.place import split
 from patchline.series.refusals import BadPatch
 
@@ -71,8 +71,10 @@ def _header(lines: list[bytes], lenient: bool) -> tuple[Header, int]:
 
 def _with_body(header: Header, lines: list[bytes], path: Path) -> Header:
     body = body_text(lines)
-    if sender := re.match(r"From: *(.+?) *<([^<>\n]*)>\n+", body):  # the author, where another one sent the mail
-        header, body = header._replace(name=sender[1], email=sender[2]), body[sender.end() :]
+    first, _, rest = body.partition("\n")
+    if first.startswith("From: ") and first.endswith(">"):  # the author, where another one sent the mail
+        name, email = person(first[6:])
+        header, body = header._replace(name=name, email=email), rest.lstrip("\n")
     if not header.subject:
         subject, _, body = body.partition("\n")
         header = header._replace(subject=subject.strip("# \r") or path.stem)

@@ -61,7 +61,7 @@ def place(
     written = done = shift = 0  # lines that stand in `out`, lines before the next hunk, offset of the last one
     for number, hunk in enumerate(hunks, 1):
         stated = hunk.old_start - 1 if hunk.old else hunk.old_start
-        found, how = _Search(file, hunk, done, stated, shift, rule).run()
+        found, how = _Search(file, hunk, done, stated, shift, rule, first=number == 1).run()
         if found is None:
             refusals.append(HunkRefusal(path, number, hunk.line, how, sought(hunk.old)))
             continue
@@ -122,9 +122,9 @@ def _indexed(lines: list[bytes]) -> dict[bytes, list[int]]:
 class _Search:
     """One hunk's search in one file; places are counted from 0."""
 
-    def __init__(self, file: _File, hunk: Hunk, done: int, stated: int, shift: int, rule: Rule) -> None:
+    def __init__(self, file: _File, hunk: Hunk, done: int, stated: int, shift: int, rule: Rule, *, first: bool) -> None:
         self.file, self.old, self.new, self.rule = file, hunk.old, hunk.new, rule
-        self.done, self.stated, self.shift = done, stated, shift
+        self.done, self.stated, self.shift, self.first = done, stated, shift, first
         self.at_start, self.at_end = self._anchors(hunk)
 
     def _anchors(self, hunk: Hunk) -> tuple[bool, bool]:
@@ -151,7 +151,7 @@ class _Search:
         return self._unique(places)
 
     def _without_context(self, wanted: int) -> tuple[int | None, str]:
-        if not self.file.lines:
+        if not self.file.lines and self.first:
             return 0, "unique" if self.stated else "stated"
         if self.rule is Rule.NEAREST and self.done <= wanted:
             return min(wanted, len(self.file.lines)), "nearest"
