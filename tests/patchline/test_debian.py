@@ -97,9 +97,9 @@ APPLY: dict[str, str | bytes | Patches] = {
     "removed and made again": {"p1": head(new="/dev/null") + WHOLE_F, "p2": head("/dev/null", "b/f") + hunk(0, 1, "+x\n")},
     "last file of a folder removed": head("a/dir/deep/f", "/dev/null") + hunk(1, 0, GONE.replace("-line 1\n", "-line 1\n", 1)[: len("-line 1\n") * 9]),
     # ends of files
-    "chopped last blank line": (head("a/blanks", "b/blanks") + hunk(1, 1, " a\n \n-b\n+B\n \n")).removesuffix(" \n"),
+    "chopped last blank line": (head("a/blanks", "b/blanks") + hunk(2, 2, " \n-b\n+B\n \n")).removesuffix(" \n"),
     "two chopped blank lines": (head("a/blanks", "b/blanks") + hunk(1, 1, " a\n \n-b\n+B\n \n \n")).removesuffix(" \n \n"),
-    "last blank line without its newline": (head("a/blanks", "b/blanks") + hunk(1, 1, " a\n \n-b\n+B\n \n")).removesuffix("\n"),
+    "last blank line without its newline": (head("a/blanks", "b/blanks") + hunk(2, 2, " \n-b\n+B\n \n")).removesuffix("\n"),
     "blank lines that lost their blank": head("a/blanks", "b/blanks") + hunk(1, 1, " a\n\n-b\n+B\n\n\n c\n"),
     "newline taken": head("a/one", "b/one") + hunk(1, 1, "-only\n+only\n\\ No newline at end of file\n"),
     "newline given": head("a/bare", "b/bare") + hunk(1, 1, " a\n b\n-c\n\\ No newline at end of file\n+c\n"),
@@ -123,7 +123,7 @@ APPLY: dict[str, str | bytes | Patches] = {
     "offset carried on": head() + at(10, stated=8).split("\n", 2)[2] + at(20, stated=18).split("\n", 2)[2],
     "offset carried on to lines alike": {
         "p1": head("a/same", "b/same") + hunk(0, 1, "+q\n+r\n"),
-        "p2": head("a/same", "b/same") + hunk(1, 1, " x\n y\n+new\n z\n") + hunk(13, 14, " x\n y\n+new\n z\n"),
+        "p2": head("a/same", "b/same") + hunk(1, 1, " x\n+new\n y\n") + hunk(13, 14, " x\n+new\n y\n"),
     },
     "short context at the end": head() + hunk(28, 28, " line 29\n+x\n line 30\n").replace("28", "29"),
     "ends with its file": head() + hunk(5, 5, " line 28\n line 29\n line 30\n+x\n"),
@@ -151,7 +151,7 @@ APPLY: dict[str, str | bytes | Patches] = {
     "an empty patch": {"p1": "", "p2": ONE},
     # git's own
     "git: made executable": f"diff --git a/x b/x\nnew file mode 100755\nindex 0000000..1234567\n{head('/dev/null', 'b/x')}{hunk(0, 1, '+x')}\n",
-    "git: made empty": f"diff --git a/x b/x\nnew file mode 100644\nindex 0000000..e69de29\n{ONE}",
+    "git: made empty": f"diff --git a/x b/x\nnew file mode 100644\nindex 0000000..e69de29\ndiff --git a/f b/f\n{ONE}",
     "git: made, but both names are given": f"diff --git a/x b/x\nnew file mode 100755\n{head('a/x', 'b/x')}{hunk(0, 1, '+x')}\n",
     "git: mode": "diff --git a/f b/f\nold mode 100644\nnew mode 100755\n",
     "git: mode taken": "diff --git a/run b/run\nold mode 100755\nnew mode 100644\n",
@@ -162,7 +162,6 @@ APPLY: dict[str, str | bytes | Patches] = {
     "git: removed empty": "diff --git a/empty b/empty\ndeleted file mode 100644\nindex e69de29..0000000\n",
     "git: renamed": "diff --git a/dir/g b/new/g\nsimilarity index 100%\nrename from dir/g\nrename to new/g\n",
     "git: renamed and changed": f"diff --git a/f b/h\nsimilarity index 90%\nrename from f\nrename to h\nindex 1..2 100644\n{at(10, first='a/f', new='b/h')}",
-    "git: renamed empty": "diff --git a/empty b/e2\nsimilarity index 100%\nrename from empty\nrename to e2\n",
     "git: copied": "diff --git a/run b/run2\nsimilarity index 100%\ncopy from run\ncopy to run2\n",
     "git: binary without data": f"diff --git a/x.png b/x.png\nindex 1234567..2345678 100644\nBinary files a/x.png and b/x.png differ\n{ONE}",
     "git: two names that differ": f"diff --git a/f.orig b/f\nindex 1234567..2345678 100644\n{at(10, first='a/f.orig', new='b/f')}",
@@ -186,6 +185,8 @@ REFUSE: dict[str, str | bytes] = {
     "less context below, not at the end": head() + hunk(10, 10, " line 10\n line 11\n+x\n line 12\n"),
     "starts with its file, but does not": head() + hunk(1, 1, "+x\n line 2\n line 3\n line 4\n"),
     "a context diff": "*** a/f\n--- b/f\n***************\n*** 1,2 ****\n- line 1\n  line 2\n--- 1 ----\n",
+    "git: renamed empty": "diff --git a/empty b/e2\nsimilarity index 100%\nrename from empty\nrename to e2\n",
+    "git: copied empty": "diff --git a/empty b/e2\nsimilarity index 100%\ncopy from empty\ncopy to e2\n",
     "up and away": head("a/../../x", "b/../../x") + hunk(0, 1, "+x\n"),
 }  # fmt: skip
 

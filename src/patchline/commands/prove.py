@@ -56,7 +56,7 @@ def text(done: Proven) -> str:
         lines += [
             f"  red on stock, green on the overlay: {_short(name)}: {_why(done.stock, name)}" for name in proof.red
         ]
-        lines += [f"  unchanged on both: {_short(name)}" for name in proof.kept]
+        lines += [f"  {len(proof.red)} tests hold it; {len(proof.kept)} of unchanged behaviour pass on both"]
         lines += [f"  FAULT: {fault}" for fault in proof.faults]
     for what, run in (("stock", done.stock), ("overlay", done.overlaid)):
         lines.append(f"{what}: " + ", ".join(f"{key} {value}" for key, value in _totals(run).items()))
@@ -67,7 +67,8 @@ def text(done: Proven) -> str:
 
 
 def _short(name: str) -> str:
-    return name.rpartition("/")[2]
+    path, _, test = name.partition("::")
+    return f"{path.rpartition('/')[2]}::{test}"
 
 
 def _why(stock: Run, name: str) -> str:

@@ -47,8 +47,8 @@ def unquoted(name: bytes) -> bytes:
 def stripped(name: bytes, count: int, *, lenient: bool = False) -> str | None:
     """`name` without its first `count` components; None for `/dev/null` and where it has not so many.
 
-    An absolute name is kept as it is, so that it is refused by its own name; `lenient` strips its
-    first slash as a component, as GNU patch does.
+    An absolute name is kept as it is, so that it is refused by its own name. `lenient` strips its
+    first slash as a component, as GNU patch does, and leaves out components that are a dot.
     """
     if name == NULL:
         return None
@@ -57,7 +57,10 @@ def stripped(name: bytes, count: int, *, lenient: bool = False) -> str | None:
     if b"//" in name:
         name = re.sub(b"/+", b"/", name)
     parts = name.split(b"/", count)
-    return os.fsdecode(parts[count]) or None if len(parts) > count else None
+    if len(parts) <= count:
+        return None
+    rest = re.sub(rb"(^|/)(?:\./)+", rb"\1", parts[count]) if lenient else parts[count]
+    return os.fsdecode(rest) or None
 
 
 def same_twice(rest: bytes, strip: int) -> tuple[bytes, bytes] | None:

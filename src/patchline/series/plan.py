@@ -245,7 +245,7 @@ class _Target:
         if diff.old_mode and diff.old_mode != old.mode and not self.nearest:
             raise _No(f"{diff.old}: its mode is {old.mode:o}; the patch changes it from {diff.old_mode:o}")
         if self.nearest and not old.data and not diff.hunks:
-            return []  # patch -E: the new file is empty, so it is never made, and the old one stays
+            raise _No(f"{diff.old}: it is empty, and GNU patch, which is followed here, makes no empty file")
         if diff.action == "rename" and not self.view.changes.get(diff.old):
             self.view.put(diff.old, None)
         self._check_ancestors(diff.new)
