@@ -502,3 +502,34 @@ def test_renames_and_copies_speak_of_the_tree_before_the_patch(tmp_path: Path) -
     ended = apply(repo, series(tmp_path / "s", {"p.patch": text}))
     assert ended.exit == 0, ended.err
     assert files_of(repo) == wanted
+
+
+# 3 and 13: what upstream has already is never applied a second time
+
+
+def test_3_an_append_that_upstream_has_with_more_after_it(tmp_path: Path) -> None:
+    body = "".join(f"def f{number}():\n    return {number}\n\n\n" for number in range(3))
+    repo = repository(tmp_path / "r", {"f.py": body})
+    text = changed(repo, {"f.py": body + "def ours():\n    return 9\n"}, "append")
+    write(repo, {"f.py": body + "def ours():\n    return 9\n\n\ndef theirs():\n    return 10\n"})
+    upstream = commit(repo, "upstream")
+    refused(apply(repo, series(tmp_path / "s", {"p.patch": text})), 3, "f.py: hunk 1", "it looks already applied")
+    assert head(repo) == upstream
+
+
+def test_13_two_of_ours_squashed_upstream_and_a_neighbour_edited(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "r", {"f": lines(20)})
+    base = head(repo)
+    first = lines(20).replace("line 9\n", "nine\n")
+    second = first.replace("line 11\n", "eleven\n")
+    for number, text in enumerate((first, second)):
+        write(repo, {"f": text})
+        commit(repo, f"ours {number}")
+    git(repo, "format-patch", "-q", "-o", str(tmp_path / "s"), base)
+    file = series(tmp_path / "s", {}, "".join(f"{path.name}\n" for path in sorted((tmp_path / "s").iterdir())))
+    for text in (second, second.replace("line 12\n", "twelve\n"), second.replace("line 8\n", "eight\n")):
+        git(repo, "reset", "-q", "--hard", base)
+        write(repo, {"f": text})
+        upstream = commit(repo, "squashed")
+        refused(apply(repo, file), 3, "0001-ours-0.patch does not apply", "f: hunk 1")
+        assert head(repo) == upstream

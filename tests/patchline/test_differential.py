@@ -281,6 +281,25 @@ def test_a_drifted_file_against_git_apply(repo: Path, tmp_path_factory: pytest.T
         assert git_says is not None or how & {"unique", "shifted", "stated"}
 
 
+_GNU = ("patch", "-t", "-F", "0", "-N", "-p1", "-u", "-V", "never", "-E", "-b", "-B", ".pc/", "--reject-file=-")  # dpkg-source's
+
+
+@settings(repeatable, max_examples=25)
+@given(seeds)
+def test_the_nearest_place_against_gnu_patch(repo: Path, tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    rng, root = random.Random(seed), tmp_path_factory.mktemp("gnu")
+    for case in _drift_cases(rng, repo, 30, rng.choice((0, 1, 2, 3, 3))):
+        data = _drifted(rng, case.old["f"].data)
+        (root / "f").write_bytes(data)
+        done = subprocess.run(_GNU, cwd=root, input=case.diff, capture_output=True)
+        try:
+            patch = parsed(case.diff, Path("p"), "p", lenient=True)
+            ours: bytes | None = _result({"f": Entry(0o100644, data)}, patch, Rule.NEAREST)["f"].data
+        except PatchlineError:
+            ours = None
+        assert ours == ((root / "f").read_bytes() if done.returncode == 0 else None), (data, case.diff, done.stdout)
+
+
 # Damaged patches
 
 
