@@ -247,3 +247,41 @@ def test_what_dpkg_source_refuses_is_refused(tmp_path: Path, name: str) -> None:
     ended = patchline("apply", "--nearest", "--source", tmp_path / "raw", "--series", tmp_path / "raw/debian/patches/series", "--out", tmp_path / "ours")
     assert ended.exit == 3, ended.out
     assert not (tmp_path / "ours").exists()
+
+
+# Real packages: many offsets and a file that stays empty; context at line 1; a patch file of no bytes; a date without its time
+
+REAL = ["busybox", "exim4", "giflib", "nginx", "procps", "unzip", "zsh"]
+
+
+@pytest.fixture(scope="session")
+def apt(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which apt-get knows the sources of the machine's own Debian mirror, and writes nothing to it."""
+    root = tmp_path_factory.mktemp("apt")
+    targets = _told(["apt-get", "indextargets", "--format", "$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)", "Created-By: Packages"])
+    mirrors = sorted({line.removeprefix("Debian|") for line in targets.splitlines() if line.startswith("Debian|")})
+    assert mirrors, "apt has no lists of a Debian mirror; run: apt-get update"
+    (root / "sources").write_text("".join("deb-src {} {} {}\n".format(*mirror.split("|")) for mirror in mirrors))
+    for folder in ("lists/partial", "cache/archives/partial", "parts"):
+        (root / folder).mkdir(parents=True)
+    (root / "conf").write_text(
+        f'Dir::Etc::sourcelist "{root}/sources";\nDir::Etc::sourceparts "{root}/parts";\nDir::State::lists "{root}/lists";\n'
+        f'Dir::Cache "{root}/cache";\nAcquire::Languages "none";\nAcquire::Check-Valid-Until "false";\nAPT::Sandbox::User "";\n'
+    )
+    env = {"APT_CONFIG": str(root / "conf")}
+    _told(["apt-get", "-q", "update", "--error-on=any"], env)
+    return env
+
+
+def _told(command: list[str], env: Mapping[str, str] | None = None, cwd: Path | None = None) -> str:
+    done = subprocess.run(command, env=os.environ | (env or {}) | {"LC_ALL": "C"}, cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_package(tmp_path: Path, apt: dict[str, str], name: str) -> None:
+    _told(["apt-get", "-q", "source", "--download-only", name], apt, tmp_path)
+    (dsc,) = tmp_path.glob("*.dsc")
+    compared(tmp_path, dsc)

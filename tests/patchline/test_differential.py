@@ -294,10 +294,27 @@ def test_the_nearest_place_against_gnu_patch(repo: Path, tmp_path_factory: pytes
         done = subprocess.run(_GNU, cwd=root, input=case.diff, capture_output=True)
         try:
             patch = parsed(case.diff, Path("p"), "p", lenient=True)
-            ours: bytes | None = _result({"f": Entry(0o100644, data)}, patch, Rule.NEAREST)["f"].data
+            ours: bytes | None = _result({"f": Entry(0o100644, data)}, patch, Rule.NEAREST).get("f", Entry(0, b"")).data
         except PatchlineError:
             ours = None
         assert ours == ((root / "f").read_bytes() if done.returncode == 0 else None), (data, case.diff, done.stdout)
+
+
+@settings(repeatable, max_examples=15)
+@given(seeds)
+def test_where_gnu_patch_takes_a_git_diff_so_do_we(repo: Path, tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    rng, root = random.Random(seed), tmp_path_factory.mktemp("gnu")
+    for at, case in enumerate(_with_diffs(repo, [_case(rng) for _ in range(25)], "-U3", rng.choice(("-M", "-C", "--no-renames")))):
+        raw = case.diff if rng.random() < 0.5 else case.diff.replace(b"\n", b"\r\n")
+        if not raw or b"GIT binary" in raw or b"blanks " in raw:  # GNU patch knows no names that end in a blank
+            continue
+        folder = root / str(at)
+        _write(folder, case.old)
+        done = subprocess.run(_GNU, cwd=folder, input=raw, capture_output=True)
+        if done.returncode == 0:
+            found = {name: what for name, what in files_of(folder).items() if not name.startswith(".pc/")}
+            ours = _result(case.old, parsed(raw, Path("p"), "p", lenient=True), Rule.NEAREST)
+            assert {name: (f"{entry.mode & 0o777:o}", entry.data) for name, entry in ours.items()} == found, raw
 
 
 # Damaged patches

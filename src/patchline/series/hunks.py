@@ -47,10 +47,10 @@ def hunks(lines: list[bytes], at: int, *, lenient: bool = False) -> tuple[tuple[
 
 
 def without_returns(found: tuple[Hunk, ...]) -> tuple[Hunk, ...]:
-    """The same hunks where each line lost the carriage return before its newline."""
+    """The same hunks where each line lost the carriage return at its end."""
 
     def plain(lines: list[bytes]) -> list[bytes]:
-        return [line[:-2] + b"\n" if line.endswith(b"\r\n") else line for line in lines]
+        return [line[:-2] + b"\n" if line.endswith(b"\r\n") else line.removesuffix(b"\r") for line in lines]
 
     return tuple(hunk._replace(old=plain(hunk.old), new=plain(hunk.new)) for hunk in found)
 

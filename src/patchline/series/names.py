@@ -9,6 +9,7 @@ NULL = b"/dev/null"
 
 _ESCAPES = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13, b'"': 34, b"\\": 92}
 _ESCAPE = re.compile(rb'\\([0-3][0-7]{2}|[abtnvfr"\\])')
+_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"')
 # A zone can take the epoch a day away from what is written; GNU patch reckons with that, too.
 _EPOCH = re.compile(
     rb"\t *(?:19(?:69-12-31|70-01-0[12]) "
@@ -24,8 +25,8 @@ def is_epoch(head: bytes) -> bool:
 def of_head(head: bytes, *, git: bool) -> bytes:
     """The name on a `---` or `+++` line: up to a tab; without one and not git's, up to a blank."""
     rest = head[4:].rstrip(b"\n")
-    if rest.startswith(b'"'):
-        return unquoted(rest.split(b'"\t')[0] + (b'"' if b'"\t' in rest else b""))
+    if whole := _QUOTED.match(rest):
+        return unquoted(whole[0])
     if b"\t" in rest:
         name = rest.split(b"\t")[0]
         return name if git else name.rstrip()
@@ -69,7 +70,7 @@ def same_twice(rest: bytes, strip: int) -> tuple[bytes, bytes] | None:
     Names with blanks are told apart by that only.
     """
     if rest.startswith(b'"') or rest.endswith(b'"'):
-        words = [unquoted(word) for word in re.findall(rb'"(?:[^"\\]|\\.)*"|\S+', rest)]
+        words = [unquoted(word) for word in re.findall(_QUOTED.pattern + rb"|\S+", rest)]
         same = len(words) == 2 and _tail(words[0], strip) == _tail(words[1], strip)
         return (words[0], words[1]) if same else None
     found = None

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from patchline.errors import Refused
 from patchline.git import git, work
+from patchline.series.index_times import Placed
 from patchline.series.paths import ancestors
 
 INDEX = "index"
@@ -19,6 +20,8 @@ class Staged(NamedTuple):
 
     files: list[tuple[str, str]]
     removed: list[str]
+    placed: list[Placed]
+    """The files' blobs and states, for the index."""
 
 
 class _Change(NamedTuple):
@@ -46,10 +49,16 @@ def stage(repo: Path, git_dir: Path, room: Path, old: str, new: str, *, in_place
     lines = [f"{one.mode:o} {one.blob}\t{one.path}\0" for one in sorted(changes, key=lambda one: one.mode != 0)]
     git(repo, "update-index", "-z", "--index-info", input=os.fsencode("".join(lines)), env=env)
     if in_place:
-        return Staged([], [])
-    written = {one.path: one.mode for one in changes if one.mode}
+        return Staged([], [], [])
+    written = {one.path: one for one in changes if one.mode}
     files = _files(repo, room, written, env | {"GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(room)})
-    return Staged(files, [one.path for one in changes if not one.mode])
+    placed = [_placed(written[path], f"{room}/{name}") for name, path in files]
+    return Staged(files, [one.path for one in changes if not one.mode], placed)
+
+
+def _placed(change: _Change, staged: str) -> Placed:
+    status = os.lstat(staged)
+    return Placed(change.path, change.blob, status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 def _change(head: bytes, path: bytes) -> _Change:
@@ -57,19 +66,19 @@ def _change(head: bytes, path: bytes) -> _Change:
     return _Change(int(mode, 8), blob, status, os.fsdecode(path))
 
 
-def _files(repo: Path, room: Path, modes: dict[str, int], env: dict[str, str]) -> list[tuple[str, str]]:
+def _files(repo: Path, room: Path, written: dict[str, _Change], env: dict[str, str]) -> list[tuple[str, str]]:
     """Lets git write the files: line ends and filters are what a checkout here gives."""
-    names = b"".join(os.fsencode(path) + b"\0" for path in modes)
+    names = b"".join(os.fsencode(path) + b"\0" for path in written)
     out = work(room, "checkout-index", "-z", "--temp", "--stdin", input=names, env=env)
     pairs = (os.fsdecode(record).partition("\t") for record in out.split(b"\0")[:-1])
     found = [(name, path) for name, _, path in pairs]
-    if len(found) != len(modes):
+    if len(found) != len(written):
         raise Refused(
-            f"git wrote {len(found)} of {len(modes)} files (a sparse checkout?); nothing was changed", where=str(repo)
+            f"git wrote {len(found)} of {len(written)} files (a sparse checkout?); nothing was changed", where=str(repo)
         )
     mask = _umask()
     for name, path in found:
-        _give_mode(f"{room}/{name}", modes[path], mask)
+        _give_mode(f"{room}/{name}", written[path].mode, mask)
     return found
 
 

@@ -22,6 +22,7 @@ from patchline.files import PART, locked, write_whole
 from patchline.git import Top, commit_of, git, start_work, top, work
 from patchline.progress import say
 from patchline.run import Started
+from patchline.series.index_times import freshen
 from patchline.series.staging import INDEX, some, stage
 
 _UNFINISHED = {
@@ -114,6 +115,8 @@ class WorkTree:
                 self.lock.unlink()
             raise
         self._finish(journal)
+        if in_place or not freshen(self.index, self.repo, staged.placed):
+            self._refresh()
 
     def room(self) -> Path:
         """A new folder for what this run prepares. A git of a run that died may still write in its own."""
@@ -144,6 +147,8 @@ class WorkTree:
         self._replace(str(room / _RECORD), str(self.applied))
         self.journal.unlink()
         self._clear()
+
+    def _refresh(self) -> None:
         work(self.repo, "update-index", "-q", "--refresh", ok=(0, 1))
 
     def _replace(self, source: str, target: str) -> None:
@@ -199,6 +204,7 @@ class WorkTree:
             self._break_locks(journal)
             self._move_head(journal)
         self._finish(journal)
+        self._refresh()
         self.head = journal.new
 
     def _break_locks(self, journal: Journal) -> None:

@@ -6,11 +6,9 @@ few. What lands in the decode engine's caches is compared byte for byte.
 
 from dataclasses import make_dataclass, replace
 from typing import Any, get_type_hints
-from unittest.mock import patch
 
 import msgspec
 import pytest
-import torch
 from nixl_pair import (
     BLOCK_SIZE,
     GEMMA4_31B,
@@ -21,7 +19,6 @@ from nixl_pair import (
     Engine,
     Layer,
     assert_landed,
-    codes,
     connect,
     layer_name,
     one_head_is_mla,
@@ -30,9 +27,6 @@ from nixl_pair import (
     transfer,
 )
 
-from vllm.distributed.kv_transfer.kv_connector.v1.nixl.base_worker import (
-    NixlBaseConnectorWorker,
-)
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl.metadata import (
     NIXL_CONNECTOR_VERSION,
     NixlAgentMetadata,
@@ -55,13 +49,6 @@ def decode(layers: tuple[Layer, ...], tp: int, **options: Any) -> Engine:
 
 def advertise(kv_heads: list[int]):
     return lambda metadata: metadata.update(region_kv_heads=kv_heads)
-
-
-def without_postprocessing():
-    """Leave what arrived as it arrived: stock rearranges it after the transfer."""
-    return patch.object(
-        NixlBaseConnectorWorker, "post_process_device_kv_on_receive", lambda *_: None
-    )
 
 
 def assert_nothing_prepared(local: Engine, remote: Engine) -> None:
@@ -146,33 +133,6 @@ def test_mla_regions_among_mixed_ones_are_copied_whole(push):
     with pair(p, d):
         transfer(p, d)
         assert_landed(d)
-
-
-@pytest.mark.holds(stock=SPLIT_FAILS)
-def test_decode_blocks_hold_several_prefill_blocks():
-    p, d = prefill(SMALL, 2), decode(SMALL, 4, block_size=2 * BLOCK_SIZE)
-    with pair(p, d), without_postprocessing():
-        transfer(p, d, ([1, 3, 2, 0],), ([2, 1],))
-        for (_, rank), layers in d.caches.items():
-            for layer, cache in layers.items():
-                heads = d.heads_held(layer, rank)
-                sent = codes(layer, heads, [1, 3, 2, 0], BLOCK_SIZE, cache.shape[3])
-                landed = cache.view(torch.int32)[[2, 1]]
-                assert torch.equal(landed.flatten(), sent.flatten())
-
-
-@pytest.mark.holds(stock=SPLIT_FAILS)
-def test_head_major_blocks_land_in_a_token_major_cache():
-    p = prefill(SMALL, 2)
-    d = decode(SMALL, 4, layout="LBNHC", enable_permute_local_kv=True)
-    with pair(p, d), without_postprocessing():
-        transfer(p, d)
-        for (_, rank), layers in d.caches.items():
-            for layer, cache in layers.items():
-                heads = d.heads_held(layer, rank)
-                sent = codes(layer, heads, [1, 3], *cache.shape[2:])
-                landed = cache.view(torch.int32)[[2, 1]].transpose(1, 2)
-                assert torch.equal(landed.flatten(), sent.flatten())
 
 
 @pytest.mark.holds(stock=SPLIT_FAILS)
@@ -305,6 +265,30 @@ def test_heads_that_divide_neither_way_are_refused():
         with pytest.raises(RuntimeError, match="contradict its block lengths or TP"):
             connect(d, p)
         assert_nothing_prepared(d, p)
+
+
+@pytest.mark.holds(stock=SPLIT_FAILS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"block_size": 2 * BLOCK_SIZE},
+        {"layout": "LBNHC", "enable_permute_local_kv": True},
+    ],
+    ids=["block-size", "layout"],
+)
+def test_what_is_rearranged_after_the_transfer_is_refused(options):
+    p, d = prefill(SMALL, 2), decode(SMALL, 4, **options)
+    with pair(p, d):
+        with pytest.raises(NotImplementedError, match="equal block sizes and KV cache"):
+            connect(d, p)
+        assert_nothing_prepared(d, p)
+
+
+@pytest.mark.unchanged
+def test_uniform_model_connects_at_unequal_block_sizes():
+    p, d = prefill(UNIFORM, 1), decode(UNIFORM, 2, block_size=2 * BLOCK_SIZE)
+    with pair(p, d):
+        connect(d, p)
 
 
 def separate_kv_slots(spec: AttentionSpec) -> AttentionSpec:
