@@ -17,7 +17,9 @@ def prepared(tmp_path: Path) -> tuple[Path, Path]:
     """A repository on its base, and a series that changes, adds and removes."""
     repo = repository(tmp_path / "r", FILES | {"gone": "x\n"})
     base = head(repo)
-    write(repo, {name: text.replace("line 9\n", "nine\n") for name, text in FILES.items()} | {"new": "n\n", "empty": ""})
+    write(
+        repo, {name: text.replace("line 9\n", "nine\n") for name, text in FILES.items()} | {"new": "n\n", "empty": ""}
+    )
     (repo / "gone").unlink()
     commit(repo, "change")
     file = series(tmp_path / "s", {"p.patch": patch_of(repo)})
@@ -63,7 +65,12 @@ def test_a_file_that_somebody_touched_meanwhile_is_looked_at(tmp_path: Path) -> 
     status = (repo / "a").stat()
     git(repo, "update-index", "--cacheinfo", f"100644,{blob},a")
     (repo / "a").write_text("mine\n")
-    assert freshen(repo / ".git" / "index", repo, [Placed("a", blob, status.st_mtime_ns, status.st_size, status.st_ino)])
+    assert freshen(
+        repo / ".git" / "index",
+        repo,
+        [Placed("a", blob, status.st_mtime_ns, status.st_size, status.st_ino)],
+        tmp_path / "draft",
+    )
     assert git(repo, "status", "--porcelain") == " M a\n"
 
 
@@ -73,9 +80,9 @@ def test_an_index_that_git_holds_or_that_has_another_form_is_left_to_git(tmp_pat
     repo, _ = prepared(tmp_path)
     index = repo / ".git" / "index"
     before = index.read_bytes()
-    assert not freshen(index, repo, [Placed("nowhere", "00" * 20, 0, 0, 0)])
+    assert not freshen(index, repo, [Placed("nowhere", "00" * 20, 0, 0, 0)], tmp_path / "draft")
     lock = index.with_name("index.lock")
     lock.touch()
-    assert not freshen(index, repo, [])
+    assert not freshen(index, repo, [], tmp_path / "draft")
     assert lock.exists()
     assert index.read_bytes() == before

@@ -12,13 +12,14 @@ from patchline.series.names import NULL
 from patchline.series.paths import PATH_BYTES
 from patchline.series.refusals import BadPatch
 
-_ED = re.compile(rb"\d+(,\d+)?[acd]\r?\n?$")
+# Seldom met, so compiled when met: rb"" and not re.compile.
+_ED = rb"\d+(,\d+)?[acd]\r?\n?$"
 _ED_SCRIPT = "an ed script; only unified diffs are taken"
 _EXTENDED = re.compile(
     rb"(old mode |new mode |deleted file mode |new file mode |copy from |copy to |rename from |rename to "
     rb"|similarity index |dissimilarity index |index )"
 )
-_ORPHAN = re.compile(
+_ORPHAN = (
     rb"((old|new|new file|deleted file) mode [0-7]{6}|(dis)?similarity index \d+%"
     rb"|index [0-9a-f]{4,}\.\.[0-9a-f]{4,}( [0-7]{6})?)\r?\n?$"
 )
@@ -28,7 +29,7 @@ _ACTIONS = {
     "rename": (b"rename from ", b"rename to "),
     "copy": (b"copy from ", b"copy to "),
 }
-_HALF = re.compile(rb"(literal|delta) (\d{1,18})\n")
+_HALF = rb"(literal|delta) (\d{1,18})\n"
 _LONGEST = 8 * PATH_BYTES + 8  # bytes of two quoted names
 
 
@@ -141,16 +142,16 @@ def foreign_form(lines: list[bytes], at: int) -> str | None:
 def lost_part(lines: list[bytes], at: int) -> str | None:
     """As `foreign_form`, and for what GNU patch takes for text: parts of changes that would be lost."""
     line = lines[at]
-    if _ED.match(line):
+    if line[:1].isdigit() and re.match(_ED, line):
         return _ED_SCRIPT
     if line.startswith(b"Binary files ") and line.rstrip().endswith(b" differ"):
         return "a binary file's diff without its data; make it with git diff --binary"
     if line.startswith(b"--- ") and [two[:4] for two in lines[at + 1 : at + 2]] == [b"+++ "]:
-        script = [_ED.match(three) for three in lines[at + 2 : at + 3]]
+        script = [re.match(_ED, three) for three in lines[at + 2 : at + 3]]
         return _ED_SCRIPT if any(script) else "the beginning of a diff whose rest is not there"
     if line.startswith(b"GIT binary patch"):
         return "a binary patch that belongs to no file"
-    if _ORPHAN.match(line):
+    if re.match(_ORPHAN, line):
         return "a line of git's that belongs to no diff"
     return foreign_form(lines, at)
 
@@ -285,7 +286,7 @@ def _binary(reader: _Reader, index: bytes) -> Binary:
     start = reader.number
     reader.take()
     halves = []
-    while match := _HALF.match(reader.peek()):
+    while match := re.match(_HALF, reader.peek()):
         reader.take()
         data = []
         while reader.peek().strip():

@@ -31,25 +31,28 @@ class Placed(NamedTuple):
     inode: int
 
 
-def freshen(index: Path, repo: Path, placed: Iterable[Placed]) -> bool:
+def freshen(index: Path, repo: Path, placed: Iterable[Placed], draft: Path) -> bool:
     """Puts the files' present times into `index`, as git would write it; False where git has to do it.
 
-    A file that is not as it was placed keeps no times: git will look at it.
+    A file that is not as it was placed keeps no times: git will look at it. The new index is
+    written at `draft`, which also is git's lock meanwhile: whoever finds the two to be one file
+    knows whose lock a dead run left.
     """
     lock = index.with_name(f"{index.name}.lock")
+    draft.touch()
     try:
-        file = lock.open("xb")
+        os.link(draft, lock)
     except FileExistsError:
         return False
     try:
-        with file:
-            data = _fresh(index.read_bytes(), repo, placed)
-            file.write(data)
+        data = _fresh(index.read_bytes(), repo, placed)
         if data:
+            draft.write_bytes(data)
             lock.replace(index)
         return bool(data)
     finally:
-        lock.unlink(missing_ok=True)
+        if lock.exists() and lock.samefile(draft):
+            lock.unlink()
 
 
 def _fresh(old: bytes, repo: Path, placed: Iterable[Placed]) -> bytes:

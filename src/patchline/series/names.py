@@ -8,10 +8,11 @@ import re
 NULL = b"/dev/null"
 
 _ESCAPES = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13, b'"': 34, b"\\": 92}
-_ESCAPE = re.compile(rb'\\([0-3][0-7]{2}|[abtnvfr"\\])')
-_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"')
+# Seldom met, so compiled when met: rb"" and not re.compile.
+_ESCAPE = rb'\\([0-3][0-7]{2}|[abtnvfr"\\])'
+_QUOTED = rb'"(?:[^"\\]|\\.)*"'
 # A zone can take the epoch a day away from what is written; GNU patch reckons with that, too.
-_EPOCH = re.compile(
+_EPOCH = (
     rb"\t *(?:19(?:69-12-31|70-01-0[12]) "
     rb"|[A-Z][a-z]{2} (?:Dec 31 [0-9:]{8} 1969|Jan +[12] [0-9:]{8} 1970))"
 )
@@ -19,13 +20,13 @@ _EPOCH = re.compile(
 
 def is_epoch(head: bytes) -> bool:
     """Whether the date on a `---` or `+++` line is the one that stands for a file that is not there."""
-    return _EPOCH.search(head) is not None
+    return re.search(_EPOCH, head) is not None
 
 
 def of_head(head: bytes, *, git: bool) -> bytes:
     """The name on a `---` or `+++` line: up to a tab; without one and not git's, up to a blank."""
     rest = head[4:].rstrip(b"\n")
-    if whole := _QUOTED.match(rest):
+    if whole := rest.startswith(b'"') and re.match(_QUOTED, rest):
         return unquoted(whole[0])
     if b"\t" in rest:
         name = rest.split(b"\t")[0]
@@ -42,7 +43,7 @@ def unquoted(name: bytes) -> bytes:
         escape = match[1]
         return bytes([_ESCAPES[escape] if escape in _ESCAPES else int(escape, 8) & 255])
 
-    return _ESCAPE.sub(value, name[1:-1])
+    return re.sub(_ESCAPE, value, name[1:-1])
 
 
 def stripped(name: bytes, count: int, *, lenient: bool = False) -> str | None:
@@ -70,7 +71,7 @@ def same_twice(rest: bytes, strip: int) -> tuple[bytes, bytes] | None:
     Names with blanks are told apart by that only.
     """
     if rest.startswith(b'"') or rest.endswith(b'"'):
-        words = [unquoted(word) for word in re.findall(_QUOTED.pattern + rb"|\S+", rest)]
+        words = [unquoted(word) for word in re.findall(_QUOTED + rb"|\S+", rest)]
         same = len(words) == 2 and _tail(words[0], strip) == _tail(words[1], strip)
         return (words[0], words[1]) if same else None
     found = None

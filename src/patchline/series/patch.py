@@ -13,7 +13,7 @@ from patchline.series.mail import Header, body_text, decode_body, person, read
 from patchline.series.place import split
 from patchline.series.refusals import BadPatch
 
-_STAT = re.compile(
+_STAT = (
     rb"( .+ \| +(\d+|Bin)( .*)?|"
     rb" \d+ files? changed.*|"
     rb" (create|delete) mode \d+ .*|"
@@ -120,7 +120,7 @@ def _after_stat(lines: list[bytes], at: int) -> int | None:
     """Where the diff begins that follows `at` with a blank line or a diffstat between."""
     first = at
     while at < len(lines) and not diffs.starts_file(lines, at):
-        if not _STAT.match(lines[at]):
+        if not re.match(_STAT, lines[at]):
             return None
         at += 1
     return at if first < at < len(lines) else None

@@ -115,7 +115,7 @@ class WorkTree:
                 self.lock.unlink()
             raise
         self._finish(journal)
-        if in_place or not freshen(self.index, self.repo, staged.placed):
+        if in_place or not freshen(self.index, self.repo, staged.placed, self.room() / INDEX):
             self._refresh()
 
     def room(self) -> Path:
