@@ -151,7 +151,7 @@ def lost_part(lines: list[bytes], at: int) -> str | None:
         return _ED_SCRIPT if any(script) else "the beginning of a diff whose rest is not there"
     if line.startswith(b"GIT binary patch"):
         return "a binary patch that belongs to no file"
-    if re.match(_ORPHAN, line):
+    if _EXTENDED.match(line) and re.match(_ORPHAN, line):
         return "a line of git's that belongs to no diff"
     return foreign_form(lines, at)
 

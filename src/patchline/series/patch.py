@@ -120,7 +120,7 @@ def _after_stat(lines: list[bytes], at: int) -> int | None:
     """Where the diff begins that follows `at` with a blank line or a diffstat between."""
     first = at
     while at < len(lines) and not diffs.starts_file(lines, at):
-        if not re.match(_STAT, lines[at]):
+        if lines[at].strip() and not re.match(_STAT, lines[at]):
             return None
         at += 1
     return at if first < at < len(lines) else None
