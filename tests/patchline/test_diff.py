@@ -34,7 +34,6 @@ LOST = {
     "a last one": (TWO + ONE.replace("@@ -1,3", "@@ 1,3"), "the beginning of a diff"),
     "a hunk that counts too few": (ONE.replace("-1,3 +1,3", "-1,2 +1,2"), "a line that no hunk counts"),
     "a hunk that counts too many": (ONE.replace("-1,3 +1,3", "-1,4 +1,4"), "the hunk is cut short: 3 of 4 old and 3 of 4 new"),
-    "too many, and another diff after it": (ONE.replace("-1,3 +1,3", "-1,4 +1,4") + TWO, "the hunk"),
     "counts of one side": (ONE.replace("-1,3 +1,3", "-1,3 +1,4"), "the hunk"),
     "nothing but context": (ONE.replace("-line 2\n+line two\n", " line 2\n"), "the hunk changes nothing"),
     "the file cut in the middle of a line": (ONE.removesuffix("3\n"), "ends in the middle of a line"),
@@ -68,15 +67,23 @@ def test_a_part_that_would_be_lost(name: str) -> None:
     assert why in refused.value.what
 
 
-@pytest.mark.parametrize("name", ["too many, and another diff after it", "a first diff whose hunk header is broken", "a hunk that counts too few"])
+@pytest.mark.parametrize("name", ["counts of one side", "a first diff whose hunk header is broken", "a hunk that counts too few"])
 def test_in_a_mail_the_same_parts_are_lost_no_less(name: str) -> None:
     with pytest.raises(BadPatch):
         read(mail(LOST[name][0]))
 
 
+def test_a_hunk_that_swallows_the_next_header_finds_no_place(tmp_path: Path) -> None:
+    write(tmp_path, {"f": lines(3), "g": lines(3)})
+    patch = read(ONE.replace("-1,3 +1,3", "-1,4 +1,4") + TWO)
+    for rule in Rule:
+        with pytest.raises(DoesNotApply, match="f: hunk 1"):
+            plan(FolderTree(tmp_path), [patch], rule)
+
+
 def test_without_a_mail_around_it_a_rule_drops_no_diff() -> None:
     assert paths(read(f"{ONE}\n{TWO}")) == ["f", "g"]
-    with pytest.raises(BadPatch, match="a line that no hunk counts|prose between two diffs"):
+    with pytest.raises(BadPatch, match=r"a line that no hunk counts|prose between two diffs"):
         read(f"{ONE}---\n\n{TWO}")
     assert paths(read(mail(TWO, body=f"As in\n\n{ONE}\nsaid.\n"))) == ["g"]
 
@@ -109,7 +116,7 @@ def test_a_binary_patch_is_for_one_file_only(tmp_path: Path) -> None:
         plan(FolderTree(repo), [read(text)])
     with pytest.raises(BadPatch, match="whose index line has no full ids"):
         read("\n".join(line[:20] + line[-30:] if line.startswith("index") else line for line in text.split("\n")))
-    with pytest.raises(BadPatch, match="does not decode|holds"):
+    with pytest.raises(BadPatch, match=r"does not decode|holds"):
         read(text.replace("literal 4", "literal 5"))
 
 

@@ -367,7 +367,7 @@ def test_damage_never_makes_another_tree_than_git_makes(repo: Path, tmp_path_fac
 _words = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 _body_lines = st.one_of(
     _words, st.sampled_from(["---", "--- a/f", "+++ b/f", "@@ -1 +1 @@", "-a", "+b", "diff --git a/f b/f", "From: A <a@b>", "From x", ">From y", "-- ", "  trailing  ",
-                             "Signed-off-by: Ann <a@b>", "Origin: x", "Subject: y", "[PATCH] z", " f | 2 +-", " 1 file changed", "Index: f", "\tindented", "#", ""])  # fmt: skip
+                             "Signed-off-by: Ann <a@b>", "Origin: x", "Subject: y", "[PATCH] z", " f | 2 +-", " 1 file changed", "Index: f", "\tindented", "#", ""])
 )
 _headers = st.builds(
     Header,

@@ -38,8 +38,6 @@ def test_the_only_place_is_reported_with_its_offset() -> None:
 
 def test_the_offset_of_one_hunk_carries_to_the_next_among_lines_alike() -> None:
     text = "top\n" + "x\ny\n" * 4
-    new, where = placed(text, "@@ -3,2 +3,3 @@\n y\n+new\n x\n@@ -7,2 +8,3 @@\n y\n+newer\n x\n")
-    assert new.startswith("not found") or "3 places match" in new
     new, where = placed("a\n" + text, "@@ -1,2 +1,3 @@\n top\n+new\n x\n@@ -5,2 +6,3 @@\n y\n+newer\n x\n")
     assert [one.how for one in where] == ["unique", "shifted"]
     assert new == "a\ntop\nnew\nx\ny\nx\ny\nnewer\nx\ny\nx\ny\n"
@@ -77,7 +75,7 @@ def test_short_context_at_an_end_means_that_end() -> None:
 def test_a_missing_newline_is_part_of_a_line() -> None:
     what, _ = placed("a\nb\n", "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+c\n")
     assert "not found" in what
-    what, _ = placed("a\nb\nc\n", "@@ -1,2 +1,2 @@\n a\n-b\n+B\n\\ No newline at end of file\n")
+    what, _ = placed("a\nb\nc\n", "@@ -1 +1 @@\n-a\n+A\n\\ No newline at end of file\n")
     assert "without its newline in the middle of the file" in what
 
 
@@ -112,7 +110,7 @@ def test_ten_thousand_moved_hunks_take_seconds(rule: Rule) -> None:
 
 
 def test_fifty_megabytes_take_seconds(tmp_path: Path) -> None:
-    text = b"".join(b"a line with a number in it, %d\n" % number for number in range(1_400_000))
+    text = b"".join(b"a line with a number in it, %d\n" % number for number in range(1_500_000))
     assert len(text) > 50_000_000
     (tmp_path / "f").write_bytes(b"first\n" + text)
     diff = "@@ -900000,2 +900000,3 @@\n a line with a number in it, 899999\n+new\n a line with a number in it, 900000\n"
