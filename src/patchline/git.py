@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from patchline import run
 from patchline.errors import CommandFailed, UsageError
-from patchline.run import Started, run, start
+from patchline.run import Started
 
 # Each overrides a setting that changes bytes, asks a question or runs something. Global and
 # system files are not read (see `_environment`); these are for the repository's own.
@@ -71,8 +72,17 @@ def git(
     Raises:
         CommandFailed: git ended with a status that is not in `ok`.
     """
-    command = _command(_FIXED | _QUIET, arguments)
-    return run(command, cwd=repo, env=_environment() | (env or {}), input=input, stdin=stdin, ok=ok).stdout
+    return start(repo, *arguments, stdin=stdin or subprocess.PIPE, env=env).end(input, ok=ok).stdout
+
+
+def start(
+    repo: Path,
+    *arguments: str,
+    stdin: BinaryIO | int = subprocess.DEVNULL,
+    env: dict[str, str] | None = None,
+) -> Started:
+    """As `git`, without waiting for its end."""
+    return run.start(_command(_FIXED | _QUIET, arguments), cwd=repo, env=_environment() | (env or {}), stdin=stdin)
 
 
 def work(
@@ -96,7 +106,7 @@ def start_work(
     """As `work`, without waiting for its end."""
     ours = ("GIT_CONFIG_", "GIT_SSH")
     own = {name: value for name, value in os.environ.items() if name.startswith(ours) or not name.startswith("GIT_")}
-    return start(_command(_QUIET, arguments), cwd=repo, env=own | _SAID | (env or {}), stdin=stdin)
+    return run.start(_command(_QUIET, arguments), cwd=repo, env=own | _SAID | (env or {}), stdin=stdin)
 
 
 def line(repo: Path, *arguments: str) -> str:

@@ -86,3 +86,37 @@ def test_an_index_that_git_holds_or_that_has_another_form_is_left_to_git(tmp_pat
     assert not freshen(index, repo, [], tmp_path / "draft")
     assert lock.exists()
     assert index.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("attributes", "config"),
+    [
+        ("* text eol=crlf\n", ""),
+        ("*.md ident\n", ""),
+        ("b/* filter=upper\n", '[filter "upper"]\n clean = tr A-Z a-z\n smudge = tr a-z A-Z\n'),
+        ("", "[core]\n autocrlf = true\n"),
+        ("* -text\n", "[core]\n autocrlf = false\n"),
+    ],
+)
+def test_files_are_what_git_would_check_out(tmp_path: Path, attributes: str, config: str) -> None:
+    repo = repository(tmp_path / "r", {"b/c": lines(5), "d.md": "$Id$\n" + lines(5), "e": lines(5)})
+    base = head(repo)
+    write(repo, {name: (repo / name).read_text().replace("line 3", "three") for name in ("b/c", "d.md", "e")})
+    commit(repo, "change")
+    file = series(tmp_path / "s", {"p.patch": patch_of(repo)})
+    git(repo, "reset", "-q", "--hard", base)
+    if attributes:
+        (repo / ".git" / "info").mkdir(exist_ok=True)
+        (repo / ".git" / "info" / "attributes").write_text(attributes)
+    with (repo / ".git" / "config").open("a") as out:
+        out.write(config)
+    git(repo, "rm", "-q", "--cached", "-r", ".")
+    git(repo, "reset", "-q", "--hard", base)
+    ended = patchline("apply", "--repo", repo, "--series", file)
+    assert ended.exit == 0, ended.err
+    ours = {name: (repo / name).read_bytes() for name in ("b/c", "d.md", "e")}
+    for name in ours:
+        (repo / name).unlink()
+    git(repo, "checkout", "-q", "--", ".")
+    assert {name: (repo / name).read_bytes() for name in ours} == ours
+    assert git(repo, "status", "--porcelain") == ""

@@ -66,18 +66,25 @@ def to_repo(repo: Path, series: Path, rule: Rule, branch: str = "") -> Result:
         return put(tree, tree.head, found, rule, branch)
 
 
-def put(tree: WorkTree, base: str, files: quilt.Files, rule: Rule, branch: str = "") -> Result:
+def put(tree: WorkTree, base: str, found: quilt.Files, rule: Rule, branch: str = "") -> Result:
     """Writes the series on `base` and takes the held work tree there, if it is clean."""
-    from patchline.series import commits
+    from patchline.series import commits, drafts
     from patchline.series.plan import plan
     from patchline.series.trees import CommitTree
 
-    patches = quilt.patches(files, lenient=rule is Rule.NEAREST)
-    tree.check_clean()
-    made = plan(CommitTree(tree.repo, base), patches, rule)
-    ids = commits.write(tree, base, [(step.patch.header, step.changes) for step in made.steps])
-    done = record(base, files.digest, rule.value, [patch.name for patch in patches], ids)
-    tree.move(ids[-1], branch=branch, record=done.dumps())
+    patches = quilt.patches(found, lenient=rule is Rule.NEAREST)
+    named = {name for patch in patches for diff in patch.files for name in (diff.old, diff.new) if name}
+    question = drafts.Question(tree.repo, sorted(named))
+    try:
+        tree.check_clean()
+        made = plan(CommitTree(tree.repo, base), patches, rule)
+        writing = commits.Writing(tree, base, [(step.patch.header, step.changes) for step in made.steps])
+        ready = drafts.write(tree.room, made.total, question.answer(), len(base))
+    finally:
+        question.stop()
+    ids = writing.ids()
+    done = record(base, found.digest, rule.value, [patch.name for patch in patches], ids)
+    tree.move(ids[-1], branch=branch, record=done.dumps(), drafts=ready)
     return Result(tree.repo, done.patches, _moved(made), base)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import BinaryIO
 
 from patchline import fast_import
 from patchline.errors import CommandFailed
-from patchline.git import git, line
+from patchline.git import line, start
 from patchline.series.mail import Header
 from patchline.series.plan import Changes
 from patchline.series.worktree import WorkTree
@@ -18,25 +18,47 @@ AUTHOR = ("patchline", "patchline@localhost")
 """Who a commit is by when its patch does not say."""
 
 
-def write(tree: WorkTree, base: str, commits: Sequence[tuple[Header, Changes]]) -> list[str]:
-    """Writes one commit a pair on top of `base`; returns their ids, in order.
+class Writing:
+    """Commits on their way: git packs them while we do something else.
 
-    The ids depend on `base` and the pairs alone: the committer is the author, at the author's
+    The ids depend on the base and the commits alone: the committer is the author, at the author's
     date, so the same series gives the same ids on every machine. No ref and no file of the work
     tree changes. New objects are written apart and join the others whole; killed half way,
     nothing can be seen of them.
     """
-    fallback = None
-    if any(header.seconds is None for header, _ in commits):
-        fallback = line(tree.repo, "show", "-s", "--format=%at +0000", base)
-    apart = tree.room() / "objects"
-    (apart / "pack").mkdir(parents=True)
-    with tempfile.TemporaryFile(dir=apart) as stream:  # a file, not memory: a series can be any size
-        _stream(stream, base, commits, fallback)
-        ids = _import(tree, apart, stream)
-    for pack in sorted(apart.glob("pack/pack-*"), key=lambda path: path.suffix == ".idx"):  # git looks for the .idx
-        pack.rename(tree.objects / "pack" / pack.name)
-    return ids
+
+    def __init__(self, tree: WorkTree, base: str, commits: Sequence[tuple[Header, Changes]]) -> None:
+        fallback = None
+        if any(header.seconds is None for header, _ in commits):
+            fallback = line(tree.repo, "show", "-s", "--format=%at +0000", base)
+        self.tree, self.apart = tree, tree.room / "objects"
+        (self.apart / "pack").mkdir(parents=True)
+        self.crashes = set(tree.git_dir.glob("fast_import_crash_*"))
+        env = {"GIT_OBJECT_DIRECTORY": str(self.apart), "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(tree.objects)}
+        with tempfile.TemporaryFile(dir=self.apart) as stream:  # a file, not memory: a series can be any size
+            _stream(stream, base, commits, fallback)
+            self.started = start(
+                tree.repo, "fast-import", "--quiet", "--force", "--done", "--depth=0", stdin=stream, env=env
+            )
+
+    def ids(self) -> list[str]:
+        """Waits for git: the ids of the commits, in order, whose objects are now the repository's."""
+        try:
+            answer = self.started.end().stdout
+        except CommandFailed:
+            for crash in set(self.tree.git_dir.glob("fast_import_crash_*")) - self.crashes:
+                crash.unlink()
+            raise
+        packs = self.apart.glob("pack/pack-*")
+        for pack in sorted(packs, key=lambda path: path.suffix == ".idx"):  # git looks for the .idx
+            pack.rename(self.tree.objects / "pack" / pack.name)
+        shutil.rmtree(self.apart)
+        return answer.decode().split()
+
+
+def write(tree: WorkTree, base: str, commits: Sequence[tuple[Header, Changes]]) -> list[str]:
+    """Writes one commit a pair on top of `base`; returns their ids, in order."""
+    return Writing(tree, base, commits).ids()
 
 
 def _stream(out: BinaryIO, base: str, commits: Sequence[tuple[Header, Changes]], fallback: str | None) -> None:
@@ -47,18 +69,6 @@ def _stream(out: BinaryIO, base: str, commits: Sequence[tuple[Header, Changes]],
     out.write(b"".join(b"get-mark :%d\n" % mark for mark in range(1, len(commits) + 1)))
     out.write(b"reset %s\nfrom %s\n\ndone\n" % (fast_import.REF.encode(), b"0" * len(base)))
     out.seek(0)
-
-
-def _import(tree: WorkTree, apart: Path, stream: BinaryIO) -> list[str]:
-    env = {"GIT_OBJECT_DIRECTORY": str(apart), "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(tree.objects)}
-    crashes = set(tree.git_dir.glob("fast_import_crash_*"))
-    try:
-        answer = git(tree.repo, "fast-import", "--quiet", "--force", "--done", "--depth=0", stdin=stream, env=env)
-    except CommandFailed:
-        for crash in set(tree.git_dir.glob("fast_import_crash_*")) - crashes:
-            crash.unlink()
-        raise
-    return answer.decode().split()
 
 
 def _commit(out: BinaryIO, mark: int, parent: str, header: Header, changes: Changes, fallback: str | None) -> None:

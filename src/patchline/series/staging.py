@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from patchline.errors import Refused
 from patchline.git import git, work
+from patchline.series.drafts import Draft
 from patchline.series.index_times import Placed
 from patchline.series.paths import ancestors
 
@@ -32,10 +34,13 @@ class _Change(NamedTuple):
     path: str
 
 
-def stage(repo: Path, git_dir: Path, room: Path, old: str, new: str, *, in_place: bool) -> Staged:
+def stage(
+    repo: Path, git_dir: Path, room: Path, old: str, new: str, *, drafts: Mapping[str, Draft], in_place: bool
+) -> Staged:
     """Writes in `room` what takes the work tree and its index from commit `old` to `new`.
 
-    `in_place`: the files of the work tree are those of `new` already; only the index is prepared.
+    `drafts` are in `room` already. `in_place`: the files of the work tree are those of `new`
+    already; only the index is prepared.
 
     Raises:
         Refused: untracked files are in the way, or git does not write some of the files.
@@ -51,7 +56,10 @@ def stage(repo: Path, git_dir: Path, room: Path, old: str, new: str, *, in_place
     if in_place:
         return Staged([], [], [])
     written = {one.path: one for one in changes if one.mode}
-    files = _files(repo, room, written, env | {"GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(room)})
+    ready = {path: draft.name for path, draft in drafts.items() if path in written and draft.blob == written[path].blob}
+    rest = {path: one for path, one in written.items() if path not in ready}
+    env |= {"GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(room)}
+    files = [(name, path) for path, name in ready.items()] + (_files(repo, room, rest, env) if rest else [])
     placed = [_placed(written[path], f"{room}/{name}") for name, path in files]
     return Staged(files, [one.path for one in changes if not one.mode], placed)
 

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from patchline.files import PART, locked, write_whole
 from patchline.git import Top, commit_of, git, start_work, top, work
 from patchline.progress import say
 from patchline.run import Started
+from patchline.series.drafts import Draft
 from patchline.series.index_times import freshen
 from patchline.series.staging import INDEX, some, stage
 
@@ -63,6 +64,7 @@ class WorkTree:
         self.repo, self.git_dir, self.objects, self.head = found
         self.own = self.git_dir / "patchline"
         self._checking = checking
+        self._room: Path | None = None
         self.index, self.lock = self.git_dir / "index", self.git_dir / "index.lock"
         self.journal, self.applied = self.own / "journal.json", self.own / "applied.json"
 
@@ -87,17 +89,26 @@ class WorkTree:
                 next=f"commit or stash them: git -C {self.repo} stash",
             )
 
-    def move(self, new: str, *, branch: str = "", record: str = "{}", in_place: bool = False) -> None:
+    def move(
+        self,
+        new: str,
+        *,
+        branch: str = "",
+        record: str = "{}",
+        drafts: Mapping[str, Draft] | None = None,
+        in_place: bool = False,
+    ) -> None:
         """Takes work tree, index and HEAD (or a new `branch`) from the present commit to `new`.
 
-        `in_place`: the files of the work tree are those of `new` already; index and HEAD follow.
+        `drafts` are files that lie in `room` already. `in_place`: the files of the work tree are
+        those of `new` already; index and HEAD follow.
 
         Raises:
             Refused: untracked files are in the way, or git holds the index.
         """
         seen = self._stat()
-        room = self.room()
-        staged = stage(self.repo, self.git_dir, room, self.head, new, in_place=in_place)
+        room = self.room
+        staged = stage(self.repo, self.git_dir, room, self.head, new, drafts=drafts or {}, in_place=in_place)
         (room / _RECORD).write_text(record)
         self._take_lock(room)
         try:
@@ -115,14 +126,17 @@ class WorkTree:
                 self.lock.unlink()
             raise
         self._finish(journal)
-        if in_place or not freshen(self.index, self.repo, staged.placed, self.room() / INDEX):
+        if in_place or not freshen(self.index, self.repo, staged.placed, self.room / INDEX):
             self._refresh()
 
+    @property
     def room(self) -> Path:
-        """A new folder for what this run prepares. A git of a run that died may still write in its own."""
-        import tempfile
+        """A folder for what this run prepares. A git of a run that died may still write in its own."""
+        if self._room is None or not self._room.exists():
+            import tempfile
 
-        return Path(tempfile.mkdtemp(prefix=_ROOM, dir=self.own))
+            self._room = Path(tempfile.mkdtemp(prefix=_ROOM, dir=self.own))
+        return self._room
 
     def _take_lock(self, room: Path) -> None:
         try:
