@@ -165,6 +165,11 @@ APPLY: dict[str, str | bytes | Patches] = {
     "git: copied": "diff --git a/run b/run2\nsimilarity index 100%\ncopy from run\ncopy to run2\n",
     "git: binary without data": f"diff --git a/x.png b/x.png\nindex 1234567..2345678 100644\nBinary files a/x.png and b/x.png differ\n{ONE}",
     "git: two names that differ": f"diff --git a/f.orig b/f\nindex 1234567..2345678 100644\n{at(10, first='a/f.orig', new='b/f')}",
+    "git: text between header and diff": f"diff --git a/x b/x\nnew file mode 100755\nindex 0000000..1234567\nIndex: x\n===\n{head('/dev/null', 'b/x')}{hunk(0, 1, '+x')}\n",
+    "git: a header and another file": f"diff --git a/f b/f\nold mode 100644\nnew mode 100755\n{at(5, old='dir/g')}",
+    "git: made, by its ids only": f"diff --git a/x b/x\nindex 0000000..1234567\n{head('a/x', 'b/x')}{hunk(0, 1, '+x')}\n",
+    "git: copied from a changed file": f"diff --git a/f b/f\nindex 1..2 100644\n{ONE}diff --git a/f b/h\nsimilarity index 100%\ncopy from f\ncopy to h\n",
+    "git: mode 600": f"diff --git a/x b/x\nnew file mode 100600\n{head('/dev/null', 'b/x')}{hunk(0, 1, '+x')}\n",
     "git: in CRLF": f"diff --git a/f b/f\nold mode 100644\nnew mode 100755\nindex 1234567..2345678\n{ONE}".replace("\n", "\r\n"),
 }  # fmt: skip
 
@@ -195,8 +200,13 @@ def package(root: Path, patches: Patches, series: str = "") -> Path:
     """A source package of format 3.0 (quilt); its .dsc."""
     root.mkdir()
     debian: dict[str, bytes | str] = {f"debian/patches/{name}": data for name, data in patches.items()}
-    debian |= {"debian/source/format": "3.0 (quilt)\n", "debian/patches/series": series or "".join(f"{name}\n" for name in patches)}
-    debian["debian/changelog"] = "demo (1-1) unstable; urgency=low\n\n  * x\n\n -- A B <a@b.c>  Thu, 01 Jan 2026 00:00:00 +0000\n"
+    debian |= {
+        "debian/source/format": "3.0 (quilt)\n",
+        "debian/patches/series": series or "".join(f"{name}\n" for name in patches),
+    }
+    debian["debian/changelog"] = (
+        "demo (1-1) unstable; urgency=low\n\n  * x\n\n -- A B <a@b.c>  Thu, 01 Jan 2026 00:00:00 +0000\n"
+    )
     _tar(root / "demo_1.orig.tar.gz", {f"demo-1/{name}": data for name, data in TREE.items()})
     _tar(root / "demo_1-1.debian.tar.gz", debian)
     text = "Format: 3.0 (quilt)\nSource: demo\nBinary: demo\nArchitecture: all\nVersion: 1-1\nMaintainer: A B <a@b.c>\nStandards-Version: 4.6.0\n"
@@ -214,7 +224,11 @@ def _tar(path: Path, files: Mapping[str, bytes | str]) -> None:
         for name, data in files.items():
             raw = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
             info = tarfile.TarInfo(name)
-            info.size, info.mtime, info.mode = len(raw), 1_700_000_000, 0o755 if name.rpartition("/")[2] in RUNS else 0o644
+            info.size, info.mtime, info.mode = (
+                len(raw),
+                1_700_000_000,
+                0o755 if name.rpartition("/")[2] in RUNS else 0o644,
+            )
             tar.addfile(info, io.BytesIO(raw))
 
 
@@ -227,7 +241,17 @@ def compared(tmp_path: Path, dsc: Path, series: str = "debian/patches/series") -
     """Unpacks twice, applies ours to the raw one, and compares all but quilt's own folder."""
     assert unpacked(dsc, tmp_path / "raw", "--skip-patches")
     assert unpacked(dsc, tmp_path / "theirs"), "dpkg-source refuses"
-    ended = patchline("apply", "--nearest", "--source", tmp_path / "raw", "--series", tmp_path / "raw" / series, "--out", tmp_path / "ours", "--json")
+    ended = patchline(
+        "apply",
+        "--nearest",
+        "--source",
+        tmp_path / "raw",
+        "--series",
+        tmp_path / "raw" / series,
+        "--out",
+        tmp_path / "ours",
+        "--json",
+    )
     assert ended.exit == 0, ended.err + ended.out
     theirs = {name: what for name, what in files_of(tmp_path / "theirs").items() if not name.startswith(".pc/")}
     assert files_of(tmp_path / "ours") == theirs
@@ -239,12 +263,42 @@ def test_an_odd_rule(tmp_path: Path, name: str) -> None:
     compared(tmp_path, package(tmp_path / "p", patch if isinstance(patch, Mapping) else {"p.patch": patch}))
 
 
+@pytest.mark.parametrize(
+    "text", [f"Prose:\n\n{{}}\n{at(20)}", f"{at(20)}\nProse:\n\n{{}}", "{}"], ids=["before", "after", "alone"]
+)
+def test_an_indented_diff_is_refused_as_gnu_patch_would_apply_it(tmp_path: Path, text: str) -> None:
+    dsc = package(tmp_path / "p", {"p.patch": text.format("".join(f"    {line}\n" for line in ONE.splitlines()))})
+    assert unpacked(dsc, tmp_path / "raw", "--skip-patches")
+    assert unpacked(dsc, tmp_path / "theirs")
+    assert (tmp_path / "theirs" / "f").read_text() != TREE["f"]
+    ended = patchline(
+        "apply",
+        "--nearest",
+        "--source",
+        tmp_path / "raw",
+        "--series",
+        tmp_path / "raw/debian/patches/series",
+        "--out",
+        tmp_path / "ours",
+    )
+    assert ended.exit == 3, ended.out
+
+
 @pytest.mark.parametrize("name", REFUSE)
 def test_what_dpkg_source_refuses_is_refused(tmp_path: Path, name: str) -> None:
     dsc = package(tmp_path / "p", {"p.patch": REFUSE[name]})
     assert unpacked(dsc, tmp_path / "raw", "--skip-patches")
     assert not unpacked(dsc, tmp_path / "theirs")
-    ended = patchline("apply", "--nearest", "--source", tmp_path / "raw", "--series", tmp_path / "raw/debian/patches/series", "--out", tmp_path / "ours")
+    ended = patchline(
+        "apply",
+        "--nearest",
+        "--source",
+        tmp_path / "raw",
+        "--series",
+        tmp_path / "raw/debian/patches/series",
+        "--out",
+        tmp_path / "ours",
+    )
     assert ended.exit == 3, ended.out
     assert not (tmp_path / "ours").exists()
 
@@ -258,7 +312,9 @@ REAL = ["busybox", "exim4", "giflib", "nginx", "procps", "unzip", "zsh"]
 def apt(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """An environment in which apt-get knows the sources of the machine's own Debian mirror, and writes nothing to it."""
     root = tmp_path_factory.mktemp("apt")
-    targets = _told(["apt-get", "indextargets", "--format", "$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)", "Created-By: Packages"])
+    targets = _told(
+        ["apt-get", "indextargets", "--format", "$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)", "Created-By: Packages"]
+    )
     mirrors = sorted({line.removeprefix("Debian|") for line in targets.splitlines() if line.startswith("Debian|")})
     assert mirrors, "apt has no lists of a Debian mirror; run: apt-get update"
     (root / "sources").write_text("".join("deb-src {} {} {}\n".format(*mirror.split("|")) for mirror in mirrors))
@@ -274,7 +330,9 @@ def apt(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def _told(command: list[str], env: Mapping[str, str] | None = None, cwd: Path | None = None) -> str:
-    done = subprocess.run(command, env=os.environ | (env or {}) | {"LC_ALL": "C"}, cwd=cwd, capture_output=True, text=True)
+    done = subprocess.run(
+        command, env=os.environ | (env or {}) | {"LC_ALL": "C"}, cwd=cwd, capture_output=True, text=True
+    )
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
 

@@ -67,7 +67,9 @@ def test_a_part_that_would_be_lost(name: str) -> None:
     assert why in refused.value.what
 
 
-@pytest.mark.parametrize("name", ["counts of one side", "a first diff whose hunk header is broken", "a hunk that counts too few"])
+@pytest.mark.parametrize(
+    "name", ["counts of one side", "a first diff whose hunk header is broken", "a hunk that counts too few"]
+)
 def test_in_a_mail_the_same_parts_are_lost_no_less(name: str) -> None:
     with pytest.raises(BadPatch):
         read(mail(LOST[name][0]))
@@ -122,7 +124,16 @@ def test_a_binary_patch_is_for_one_file_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "quoted"),
-    [("plain", None), ("with blank", None), ("two  blanks ", None), ("x b/x", None), ("a/b/a", None), ("tab\t", r'"{}/tab\t"'), ('q"', r'"{}/q\""'), ("ü", r'"{}/\303\274"')],
+    [
+        ("plain", None),
+        ("with blank", None),
+        ("two  blanks ", None),
+        ("x b/x", None),
+        ("a/b/a", None),
+        ("tab\t", r'"{}/tab\t"'),
+        ('q"', r'"{}/q\""'),
+        ("ü", r'"{}/\303\274"'),
+    ],
 )
 def test_names_of_a_header_that_stands_alone(name: str, quoted: str | None) -> None:
     old, new = ((quoted or "{}/" + name.replace("{", "")).format(end) for end in "ab")
@@ -157,3 +168,10 @@ def test_long_files_of_one_line(tmp_path: Path) -> None:
     body = "".join(f"+{line}\n" for line in text.splitlines())
     (diff,) = read(f"--- /dev/null\n+++ b/f\n@@ -0,0 +1,200000 @@\n{body}").files
     assert len(diff.hunks[0].new) == 200_000
+
+
+@pytest.mark.parametrize("name", [r'"b/\2 4"', r'"b/f', r'"b/f"x"', r'"b/\x41"'])
+def test_names_with_broken_quotes(name: str) -> None:
+    for text in (ONE.replace("b/f", name), RENAME.replace("rename to y", f"rename to {name}")):
+        with pytest.raises(BadPatch):
+            read(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 from repos import lines
 
-from patchline.errors import DoesNotApply
+from patchline.errors import DoesNotApply, UsageError
+from patchline.series import folder
 from patchline.series.patch import parsed
 from patchline.series.place import Placement, Rule, place, split
 from patchline.series.plan import plan
@@ -20,7 +22,9 @@ HEAD = "--- a/f\n+++ b/f\n"
 
 def placed(text: str, diff: str, rule: Rule = Rule.UNIQUE) -> tuple[str, list[Placement]]:
     """The new text and the placements; the refusals' words where there are any."""
-    new, where, refusals = place("f", split(text.encode()), parsed((HEAD + diff).encode(), Path("p"), "p").files[0].hunks, rule)
+    new, where, refusals = place(
+        "f", split(text.encode()), parsed((HEAD + diff).encode(), Path("p"), "p").files[0].hunks, rule
+    )
     return "\n".join(map(str, refusals)) if refusals else b"".join(new).decode(), where
 
 
@@ -80,8 +84,15 @@ def test_a_missing_newline_is_part_of_a_line() -> None:
 
 
 def test_every_refused_hunk_is_named_with_what_it_sought() -> None:
-    what, _ = placed(lines(9), "@@ -1,2 +1,3 @@\n q\n+x\n line 2\n@@ -5,2 +6,3 @@\n line 5\n+x\n r\n@@ -7,2 +9,3 @@\n line 7 \n+x\n line 8\n")
-    assert [line[:16] for line in what.splitlines() if line.startswith("f: hunk")] == ["f: hunk 1 (line ", "f: hunk 2 (line ", "f: hunk 3 (line "]
+    what, _ = placed(
+        lines(9),
+        "@@ -1,2 +1,3 @@\n q\n+x\n line 2\n@@ -5,2 +6,3 @@\n line 5\n+x\n r\n@@ -7,2 +9,3 @@\n line 7 \n+x\n line 8\n",
+    )
+    assert [line[:16] for line in what.splitlines() if line.startswith("f: hunk")] == [
+        "f: hunk 1 (line ",
+        "f: hunk 2 (line ",
+        "f: hunk 3 (line ",
+    ]
     assert "    | q\n" in what
     assert "it differs in white space or line ends only" in what
 
@@ -99,7 +110,10 @@ def test_ten_thousand_moved_hunks_take_seconds(rule: Rule) -> None:
     drifted = [part for line in old for part in ((line, b"drift\n") if rng.random() < 0.05 else (line,))]
     begun = time.process_time()
     body = b"".join(
-        b"@@ -%d,4 +%d,5 @@\n" % (at + 1, at + 1) + b"".join(b" " + line for line in old[at : at + 2]) + b"+new\n" + b"".join(b" " + line for line in old[at + 2 : at + 4])
+        b"@@ -%d,4 +%d,5 @@\n" % (at + 1, at + 1)
+        + b"".join(b" " + line for line in old[at : at + 2])
+        + b"+new\n"
+        + b"".join(b" " + line for line in old[at + 2 : at + 4])
         for at in range(0, 100_000, 10)
     )
     patch = parsed(HEAD.encode() + body, Path("p"), "p")
@@ -122,8 +136,15 @@ def test_fifty_megabytes_take_seconds(tmp_path: Path) -> None:
 
 def test_ten_thousand_files_take_seconds(tmp_path: Path) -> None:
     begun = time.process_time()
-    made = "".join(f"diff --git a/d{n % 100}/f{n} b/d{n % 100}/f{n}\nnew file mode 100644\n--- /dev/null\n+++ b/d{n % 100}/f{n}\n@@ -0,0 +1 @@\n+-\n" for n in range(10_000))
-    gone = made.replace("new file", "deleted file").replace("--- /dev/null\n+++ b/", "--- a/").replace("@@ -0,0 +1 @@\n+-", "+++ /dev/null\n@@ -1 +0,0 @@\n--")
+    made = "".join(
+        f"diff --git a/d{n % 100}/f{n} b/d{n % 100}/f{n}\nnew file mode 100644\n--- /dev/null\n+++ b/d{n % 100}/f{n}\n@@ -0,0 +1 @@\n+-\n"
+        for n in range(10_000)
+    )
+    gone = (
+        made.replace("new file", "deleted file")
+        .replace("--- /dev/null\n+++ b/", "--- a/")
+        .replace("@@ -0,0 +1 @@\n+-", "+++ /dev/null\n@@ -1 +0,0 @@\n--")
+    )
     patches = [parsed(text.encode(), Path("p"), "p") for text in (made, gone, made)]
     assert len(plan(FolderTree(tmp_path), patches).total) == 10_000
     assert time.process_time() - begun < 10
@@ -134,3 +155,12 @@ def test_a_refusal_writes_nothing_and_names_all(tmp_path: Path) -> None:
     text = f"{HEAD}@@ -1,2 +1,3 @@\n q\n+x\n line 2\n--- a/g\n+++ b/g\n@@ -1,2 +1,3 @@\n q\n+x\n r\n"
     with pytest.raises(DoesNotApply, match=r"(?s)f: hunk 1.*g \(line 7 of the patch\): there is no such file"):
         plan(FolderTree(tmp_path), [parsed(text.encode(), Path("p"), "p")])
+
+
+def test_what_cannot_be_copied_is_named(tmp_path: Path, own_world: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    os.mkfifo(source / "pipe")
+    with pytest.raises(UsageError, match=r"(?s)cannot be copied whole.*pipe"):
+        folder.write(source, tmp_path / "out", {})
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]

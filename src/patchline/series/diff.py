@@ -139,6 +139,14 @@ def foreign_form(lines: list[bytes], at: int) -> str | None:
     return None
 
 
+def indented(lines: list[bytes], at: int) -> str | None:
+    """What is wrong where an indented diff begins: GNU patch applies it, and git takes it for text."""
+    three = [line.lstrip(b" \tX")[:4] for line in lines[at : at + 3]]
+    if lines[at][:1] in b" \tX" and three == [b"--- ", b"+++ ", b"@@ -"]:
+        return "an indented diff, which GNU patch applies; is it quoted, or meant?"
+    return None
+
+
 def lost_part(lines: list[bytes], at: int) -> str | None:
     """As `foreign_form`, and for what GNU patch takes for text: parts of changes that would be lost."""
     line = lines[at]
@@ -168,6 +176,8 @@ def _git_file(reader: _Reader) -> FileDiff | None:
     pair = names.same_twice(head[len(b"diff --git ") :].rstrip(b"\r\n" if reader.lenient else b"\n"), reader.strip)
     old, new = map(reader.name, pair) if pair else (None, None)
     diff = _with_action(reader, FileDiff(old, new, line, git=True, unprefixed=pair or ()), extended)
+    if reader.lenient:
+        _skip_to_heads(reader)
     if reader.peek().startswith(b"GIT binary patch"):
         diff = diff._replace(binary=_binary(reader, extended.get(b"index ", b"")))
     elif reader.peek().startswith(b"--- ") and reader.peek(1).startswith(b"+++ "):
@@ -190,6 +200,15 @@ def _extended(reader: _Reader) -> dict[bytes, bytes]:
             raise reader.bad(f"{key[1].decode()}: said twice; two headers run into one")
         found[key[1]] = reader.take()[key.end() :].rstrip(b"\r\n" if reader.lenient else b"\n")
     return found
+
+
+def _skip_to_heads(reader: _Reader) -> None:
+    """GNU patch takes the next `---` for a header's own, whatever stands between."""
+    at = reader.at
+    while at < len(reader.lines) and not (starts_file(reader.lines, at) or reader.lines[at].startswith(b"GIT binary")):
+        at += 1
+    if at < len(reader.lines) and reader.lines[at].startswith(b"--- "):
+        reader.at = at
 
 
 def _check_without_change(reader: _Reader, diff: FileDiff) -> None:

@@ -18,7 +18,7 @@ def write(source: Path, out: Path, total: Changes) -> None:
     """Leaves at `out` a copy of `source` with the changes made, whole or not at all.
 
     Raises:
-        UsageError: one folder lies inside the other.
+        UsageError: one folder lies inside the other, or `source` holds what cannot be copied.
         Refused: `out` is there already, or another run writes it.
     """
     source, out = source.resolve(), out.absolute()
@@ -29,12 +29,20 @@ def write(source: Path, out: Path, total: Changes) -> None:
         for dead in out.parent.glob(f"{PART}{out.name}-*"):
             shutil.rmtree(dead)
         with folder_whole(out) as part:
-            shutil.copytree(source, part, symlinks=True, dirs_exist_ok=True)
+            _copy(source, part)
             for path, entry in sorted(total.items(), key=lambda item: item[1] is not None):
                 if entry is None:
                     _remove(part, path)
                 else:
                     _write(part / path, entry.data, entry.mode)
+
+
+def _copy(source: Path, part: Path) -> None:
+    try:
+        shutil.copytree(source, part, symlinks=True, dirs_exist_ok=True)
+    except shutil.Error as failed:
+        whys = "\n".join(f"  {name}: {why}" for name, _, why in failed.args[0])
+        raise UsageError(f"{source} cannot be copied whole:\n{whys}", next=f"ls -lR {source}") from failed
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import re
 
+from patchline.series.refusals import BadPatch
+
 NULL = b"/dev/null"
 
 _ESCAPES = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13, b'"': 34, b"\\": 92}
 # Seldom met, so compiled when met: rb"" and not re.compile.
 _ESCAPE = rb'\\([0-3][0-7]{2}|[abtnvfr"\\])'
+_WHOLE = rb'"(?:[^"\\]|' + _ESCAPE + rb')*"'
 _QUOTED = rb'"(?:[^"\\]|\\.)*"'
 # A zone can take the epoch a day away from what is written; GNU patch reckons with that, too.
 _EPOCH = (
@@ -26,8 +29,9 @@ def is_epoch(head: bytes) -> bool:
 def of_head(head: bytes, *, git: bool) -> bytes:
     """The name on a `---` or `+++` line: up to a tab; without one and not git's, up to a blank."""
     rest = head[4:].rstrip(b"\n")
-    if whole := rest.startswith(b'"') and re.match(_QUOTED, rest):
-        return unquoted(whole[0])
+    if rest.startswith(b'"'):
+        whole = re.match(_QUOTED + rb"(?=\s|$)", rest)
+        return unquoted(whole[0] if whole else rest)
     if b"\t" in rest:
         name = rest.split(b"\t")[0]
         return name if git else name.rstrip()
@@ -35,9 +39,15 @@ def of_head(head: bytes, *, git: bool) -> bytes:
 
 
 def unquoted(name: bytes) -> bytes:
-    """A name as git quotes it: C escapes between double quotes."""
-    if not (name.startswith(b'"') and name.endswith(b'"') and len(name) > 1):
+    """A name as git quotes it: C escapes between double quotes.
+
+    Raises:
+        BadPatch: the quotes or the escapes are broken.
+    """
+    if not name.startswith(b'"'):
         return name
+    if not re.fullmatch(_WHOLE, name):
+        raise BadPatch(f"a name that is not quoted as git does it: {os.fsdecode(name)}")
 
     def value(match: re.Match[bytes]) -> bytes:
         escape = match[1]

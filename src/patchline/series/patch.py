@@ -54,8 +54,7 @@ def parsed(raw: bytes, path: Path, name: str, strip: int = 1, *, lenient: bool =
         lines = decode_body(lines, start)
     pieces = diffs.scan(lines, start, strip=strip, lenient=lenient)
     end, begin = _boundary(lines, start, pieces, lenient or not header.subject)
-    if not lenient:
-        _check_message(lines, start if end == begin else end, begin)
+    _check_message(lines, start if end == begin or lenient else end, begin, lenient)
     files = _meant(lines, [piece for piece in pieces if piece.begin >= begin], lenient)
     return Patch(name, path, strip, _with_body(header, lines[start:end], path), files, raw)
 
@@ -106,14 +105,12 @@ def _inside(pieces: list[Piece], at: int) -> bool:
     return before.begin <= at < before.end and isinstance(before.diff, FileDiff)
 
 
-def _check_message(lines: list[bytes], at: int, begin: int) -> None:
+def _check_message(lines: list[bytes], at: int, begin: int, lenient: bool) -> None:
     """Where nothing marks the end of the message, a broken diff in it was perhaps meant."""
+    quoted = "apply without --nearest" if lenient else "end the message with a line --- right before the diff"
     for number in range(at, begin):
-        if why := diffs.lost_part(lines, number):
-            raise BadPatch(
-                f"line {number + 1}: {why}",
-                next="correct it; where it is only quoted, end the message with a line --- right before the diff",
-            )
+        if why := diffs.indented(lines, number) if lenient else diffs.lost_part(lines, number):
+            raise BadPatch(f"line {number + 1}: {why}", next=f"correct it; where it is only quoted, {quoted}")
 
 
 def _after_stat(lines: list[bytes], at: int) -> int | None:
@@ -142,7 +139,11 @@ def _check_rest(lines: list[bytes], at: int, end: int, lenient: bool, *, last: b
     signature = False
     for number in range(at, end):
         line = lines[number]
-        if why := diffs.foreign_form(lines, number) if lenient else diffs.lost_part(lines, number):
+        if lenient:
+            why = diffs.foreign_form(lines, number) or diffs.indented(lines, number)
+        else:
+            why = diffs.lost_part(lines, number)
+        if why:
             raise BadPatch(f"line {number + 1}: {why}")
         if lenient or not line.strip():
             continue
