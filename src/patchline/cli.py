@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
-from typing import Any, NamedTuple
+from io import TextIOWrapper
+from typing import Any, NamedTuple, NoReturn, TextIO
 
 from patchline import __version__
 from patchline.errors import Exit, PatchlineError, UsageError
@@ -27,6 +30,10 @@ VERBS = {
 """Each is a module of `patchline.commands`; only the one that is asked for is imported."""
 
 
+_INTERRUPTED = 130
+"""What a shell gives for a program that Ctrl-C ended."""
+
+
 class Outcome(NamedTuple):
     """What a verb has to say: `data` for machines, `text` for people."""
 
@@ -35,27 +42,70 @@ class Outcome(NamedTuple):
     exit: Exit = Exit.DONE
 
 
+class _End(NamedTuple):
+    """How a run ends: its exit code, and what goes to standard output and to standard error."""
+
+    code: int
+    out: str
+    err: str = ""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one verb; returns the exit code that `errors.Exit` lists."""
+    """Runs one verb; returns the exit code that `errors.Exit` lists, or 130 where it was interrupted.
+
+    Where nobody reads the output any more (a closed pipe) the code is still the verb's own. Output that
+    cannot be written (a full disk) is an error, with code 1 where the verb itself was done.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
-    if not words or words[0] in ("-h", "--help"):
-        print(_help())
-        return Exit.DONE if words else Exit.USAGE
-    if words[0] == "--version":
-        print(f"patchline {__version__}")
-        return Exit.DONE
-    as_json = "--json" in words
     try:
-        outcome = _verb(words[0])(words[1:])
+        end = _run(words, "--json" in words)
+        return _tell(end)
+    except KeyboardInterrupt:  # while a slow reader keeps us waiting
+        if sys.stdout is not None:
+            _drop(sys.stdout)
+        return _INTERRUPTED
+
+
+def _run(words: Sequence[str], as_json: bool) -> _End:
+    try:
+        outcome = _outcome(words)
+        return _End(outcome.exit, _json(outcome.exit, outcome.data) if as_json else outcome.text)
     except PatchlineError as error:
-        return _fail(error, as_json)
+        return _failed(error, as_json)
     except KeyboardInterrupt:
-        print("patchline: stopped; run the same command again to go on", file=sys.stderr)
-        return 130
+        return _interrupted(as_json)
     except Exception as error:  # noqa: BLE001 - the one handler of what nobody foresaw
-        return _unforeseen(error, as_json)
-    _print(outcome, as_json)
-    return outcome.exit
+        return _failed(_unforeseen(error), as_json)
+
+
+def _outcome(words: Sequence[str]) -> Outcome:
+    if not words or words[0] in ("-h", "--help"):
+        return Outcome({"help": _help()}, _help(), Exit.DONE if words else Exit.USAGE)
+    if words[0] == "--version":
+        return Outcome({"version": __version__}, f"patchline {__version__}")
+    try:
+        return _verb(words[0])(words[1:])
+    except _HelpAsked as asked:
+        return Outcome({"help": asked.text}, asked.text)
+
+
+class _HelpAsked(Exception):
+    """Somebody wants to read the help of a verb."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+class _Parser(argparse.ArgumentParser):
+    """One that leaves printing and ending the process to `main`."""
+
+    def error(self, message: str) -> NoReturn:
+        usage = " ".join(self.format_usage().split())
+        raise UsageError(message, where=usage, next=f"{self.prog} --help")
+
+    def print_help(self, file: object = None) -> NoReturn:  # noqa: ARG002 - argparse gives it
+        raise _HelpAsked(self.format_help().rstrip())
 
 
 def _verb(name: str) -> Callable[[Sequence[str]], Outcome]:
@@ -68,9 +118,7 @@ def _verb(name: str) -> Callable[[Sequence[str]], Outcome]:
     module = import_module(f"patchline.commands.{name}")
 
     def call(arguments: Sequence[str]) -> Outcome:
-        parser = argparse.ArgumentParser(
-            prog=f"python -m patchline {name}", description=module.__doc__, allow_abbrev=False
-        )
+        parser = _Parser(prog=f"python -m patchline {name}", description=module.__doc__, allow_abbrev=False)
         parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
         module.configure(parser)
         outcome: Outcome = module.run(parser.parse_args(arguments))
@@ -86,39 +134,67 @@ def _help() -> str:
     return f"usage: python -m patchline VERB … [--json]\n\n{verbs}\n\nVERB --help tells more. Exit codes:\n{codes}"
 
 
-def _print(outcome: Outcome, as_json: bool) -> None:
-    if not as_json:
-        print(outcome.text)
-        return
+def _json(code: int, data: dict[str, Any]) -> str:
     import json
 
-    print(json.dumps({"ok": outcome.exit is Exit.DONE, "exit": int(outcome.exit), **outcome.data}, indent=2))
+    return json.dumps({"ok": code == Exit.DONE, "exit": int(code), **data}, indent=2)
 
 
-def _fail(error: PatchlineError, as_json: bool) -> int:
-    print(f"patchline: {error}", file=sys.stderr)
-    if as_json:
-        import json
-
-        problem = {"kind": type(error).__name__, "what": error.what, "where": error.where, "next": error.next}
-        print(json.dumps({"ok": False, "exit": int(error.exit), "error": problem}, indent=2))
-    return error.exit
+def _failed(error: PatchlineError, as_json: bool) -> _End:
+    problem = {"kind": type(error).__name__, "what": error.what, "where": error.where, "next": error.next}
+    return _End(error.exit, _json(error.exit, {"error": problem}) if as_json else "", f"patchline: {error}")
 
 
-def _unforeseen(error: Exception, as_json: bool) -> int:
+def _interrupted(as_json: bool) -> _End:
+    problem = {"kind": "Interrupted", "what": "stopped", "where": "", "next": "run the same command again to go on"}
+    out = _json(_INTERRUPTED, {"error": problem}) if as_json else ""
+    return _End(_INTERRUPTED, out, f"patchline: {problem['what']}; {problem['next']}")
+
+
+def _unforeseen(error: Exception) -> PatchlineError:
+    """The error as people see it; all that is known about it goes to a log file."""
     import traceback
 
     from patchline.project import cache_dir
 
-    log = cache_dir() / "patchline.log"
-    where = str(log)
     try:
+        log = cache_dir() / "patchline.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a") as file:
+        with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write("".join(traceback.format_exception(error)))
-    except OSError as full:
+        where = str(log)
+    except (OSError, RuntimeError) as full:  # RuntimeError: nobody knows where the user's home is
         where = f"no log could be written: {full}"
-    wrapped = PatchlineError(
+    return PatchlineError(
         f"unforeseen {type(error).__name__}: {error}", where=where, next="send the log to whoever keeps this tool"
     )
-    return _fail(wrapped, as_json)
+
+
+def _tell(end: _End) -> int:
+    """Prints both texts; the exit code is the run's, or 1 where it was done and its output is lost."""
+    _write(sys.stderr, end.err)  # where that cannot be written, nobody can be told
+    lost = _write(sys.stdout, end.out)
+    if lost is None or isinstance(lost, BrokenPipeError):
+        return end.code
+    _write(sys.stderr, f"patchline: standard output cannot be written: {lost.strerror}")
+    return end.code or Exit.UNFORESEEN
+
+
+def _write(stream: TextIO | None, text: str) -> OSError | None:
+    """Writes `text` as a line, with escapes for what the stream's encoding lacks; gives what stopped it."""
+    if not text or stream is None:
+        return None
+    try:
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+        print(text, file=stream, flush=True)
+    except OSError as failed:
+        _drop(stream)
+        return failed
+    return None
+
+
+def _drop(stream: TextIO) -> None:
+    """Turns a stream to nowhere: what it still holds would fail again, with a traceback, at Python's end."""
+    with suppress(OSError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())

@@ -84,9 +84,3 @@ class Unreachable(PatchlineError):
     """A daemon, a registry or the network is not there."""
 
     exit = Exit.UNREACHABLE
-
-
-class Findings(PatchlineError):
-    """A lint or an audit found something."""
-
-    exit = Exit.FINDINGS

@@ -35,6 +35,28 @@ def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
         raise
 
 
+def clear_parts(path: Path, *, patience: float = 0.0) -> None:
+    """Removes what killed runs of `folder_whole` and `folder_replaced` left for exactly `path`.
+
+    Only for the holder of the lock on `path`. With `patience` it tries for so many seconds, since
+    a program without a parent may still write there, and leaves what remains to the next run.
+
+    Raises:
+        OSError: without `patience`, where something cannot be removed.
+    """
+    import glob
+    import shutil
+    import time
+
+    name = glob.escape(f"{PART}{path.name}-") + "[a-z0-9_]" * 8  # mkdtemp's: no part of `build-2` is one of `build`
+    for left in path.parent.glob(name):
+        until = time.monotonic() + patience
+        shutil.rmtree(left, ignore_errors=patience > 0)
+        while left.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+            shutil.rmtree(left, ignore_errors=True)
+
+
 @contextmanager
 def folder_whole(path: Path) -> Iterator[Path]:
     """Gives an empty folder beside `path`, which takes that name when the block ends well.

@@ -1,15 +1,17 @@
-"""The one git module: a function a question, whatever the user's git is configured to do."""
+"""The one git module: a function a question, the same answer whatever git is configured to do."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from patchline import run
-from patchline.errors import CommandFailed, UsageError
+from patchline.errors import UsageError
 from patchline.run import Started
 
 # Each overrides a setting that changes bytes, asks a question or runs something. Global and
@@ -36,16 +38,22 @@ _QUIET = {
     "advice.detachedHead": "false",
 }
 
-_KEPT = ("PATH", "HOME", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "SSH_AUTH_SOCK")
+_KEPT = ("PATH", "HOME", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "SSH_AUTH_SOCK", "SUDO_UID")
 _SAID = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",  # refs/replace shows other bytes under the same id
     "GIT_COMMITTER_NAME": "patchline",  # of reflogs only: commits say their own
     "GIT_COMMITTER_EMAIL": "patchline@localhost",
     "LC_ALL": "C",
     "TZ": "UTC",
 }
-_NO_CONFIGURATION = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1"}
+_NO_CONFIGURATION = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_GRAFT_FILE": f"{os.devnull}/none",  # other parents of a commit; a file that is there gets a warning
+}
 
 
 def _environment() -> dict[str, str]:
@@ -65,9 +73,12 @@ def git(
     env: dict[str, str] | None = None,
     ok: Sequence[int] = (0,),
 ) -> bytes:
-    """Runs git in `repo`, deaf to every configuration, and returns its standard output, untouched.
+    """Runs git in `repo` and returns its standard output, untouched.
 
-    For objects, refs and diffs. `env` adds to the scrubbed environment (`GIT_INDEX_FILE`).
+    For objects, refs and diffs. Git's environment is scrubbed and it reads no user's and no system's
+    configuration. It reads the repository's own, where it must (object format, extensions), and each
+    setting there that would change an answer has a fixed value instead; replaced objects and grafts
+    are not looked at. `env` adds to the environment (`GIT_INDEX_FILE`).
 
     Raises:
         CommandFailed: git ended with a status that is not in `ok`.
@@ -82,7 +93,25 @@ def start(
     env: dict[str, str] | None = None,
 ) -> Started:
     """As `git`, without waiting for its end."""
-    return run.start(_command(_FIXED | _QUIET, arguments), cwd=repo, env=_environment() | (env or {}), stdin=stdin)
+    command = _command(_FIXED | _QUIET, [*_trusted(repo), *arguments])
+    return run.start(command, cwd=repo, env=_environment() | (env or {}), stdin=stdin)
+
+
+def _trusted(repo: Path) -> Iterator[str]:
+    """The user's `safe.directory` settings as options, for a repository that somebody else owns."""
+    with suppress(OSError):
+        if {os.stat(repo).st_uid, os.stat(repo / ".git").st_uid} != {os.geteuid()}:
+            for value in _safe_directories():
+                yield from ("-c", f"safe.directory={value}")
+
+
+@cache
+def _safe_directories() -> tuple[str, ...]:
+    """What the user and the system say; git heeds no repository's own word on this, nor do we."""
+    command = ["git", "config", "--show-scope", "-z", "--get-all", "safe.directory"]
+    answer = run.run(command, cwd=Path("/"), env=_own_environment(), ok=(0, 1)).stdout
+    words = os.fsdecode(answer).split("\0")[:-1]
+    return tuple(value for scope, value in zip(words[::2], words[1::2], strict=True) if scope in ("system", "global"))
 
 
 def work(
@@ -104,9 +133,12 @@ def start_work(
     repo: Path, *arguments: str, env: dict[str, str] | None = None, stdin: int = subprocess.DEVNULL
 ) -> Started:
     """As `work`, without waiting for its end."""
+    return run.start(_command(_QUIET, arguments), cwd=repo, env=_own_environment() | _SAID | (env or {}), stdin=stdin)
+
+
+def _own_environment() -> dict[str, str]:
     ours = ("GIT_CONFIG_", "GIT_SSH")
-    own = {name: value for name, value in os.environ.items() if name.startswith(ours) or not name.startswith("GIT_")}
-    return run.start(_command(_QUIET, arguments), cwd=repo, env=own | _SAID | (env or {}), stdin=stdin)
+    return {name: value for name, value in os.environ.items() if name.startswith(ours) or not name.startswith("GIT_")}
 
 
 def line(repo: Path, *arguments: str) -> str:
@@ -129,33 +161,55 @@ def top(folder: Path) -> Top:
     """The repository that `folder` is the top of.
 
     Raises:
-        UsageError: `folder` is not the top folder of a git work tree with a commit. A subfolder of
-            another repository is not: git would look up the wrong paths there and say nothing.
+        UsageError: `folder` is not the top folder of a git work tree with a commit, or git may not
+            or cannot read it. A subfolder of another repository is not its top: git would look up
+            the wrong paths there and say nothing.
     """
-    try:
-        answer = git(
-            folder,
-            "rev-parse",
-            "--show-toplevel",
-            "--absolute-git-dir",
-            "--git-path",
-            "objects",
-            "--verify",
-            "HEAD^{commit}",
-        )
-    except (CommandFailed, NotADirectoryError) as failed:
-        raise UsageError(
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}", next="give the top folder of a git work tree")
+    questions = ("--show-toplevel", "--absolute-git-dir", "--git-path", "objects", "--verify", "HEAD^{commit}")
+    done = start(folder, "rev-parse", *questions).end(ok=(0, 128))
+    if done.returncode:
+        raise _no_top(folder, done.stderr.decode(errors="replace"))
+    return _parsed(folder, done.stdout)
+
+
+def _no_top(folder: Path, said: str) -> UsageError:
+    """The error for what git said about `folder`."""
+    import shlex
+
+    lines = [line for line in said.split("\n") if line]
+    reason = next((line for line in lines if line.startswith("fatal: ")), lines[-1] if lines else "it printed nothing")
+    if "not a git repository" in reason or "Needed a single revision" in reason:
+        return UsageError(
             f"{folder} is not a git work tree with a commit",
+            where=f"git: {reason}",
             next=f"git -C {folder} init, and commit what is there; or give the folder with --source",
-        ) from failed
-    found, own, objects, head = os.fsdecode(answer).splitlines()
-    if Path(found).resolve() != folder.resolve():
+        )
+    if "safe.directory" in said:
+        trust = shlex.join(["git", "config", "--global", "--add", "safe.directory", str(folder.resolve())])
+        return UsageError(
+            f"git does not trust {folder}, which another user owns", where=f"git: {reason}", next=f"if you do: {trust}"
+        )
+    return UsageError(f"git cannot work in {folder}", where=f"git: {reason}", next=f"git -C {folder} status")
+
+
+def _parsed(folder: Path, answer: bytes) -> Top:
+    """Each answer is a line, but a path may hold line ends: the known ones are taken off at both ends."""
+    here = os.fsencode(folder.resolve())
+    if not answer.startswith(here + b"\n"):
+        found = os.fsdecode(answer.split(b"\n", 1)[0])
         raise UsageError(
             f"{folder} is a subfolder of the git work tree {found}, not its top",
             where=str(folder),
             next=f"give --repo {found}, or --source {folder} --out DIR for a folder without git",
         )
-    return Top(Path(found), Path(own), folder.absolute() / objects, head)
+    paths, _, head = answer.removesuffix(b"\n")[len(here) + 1 :].rpartition(b"\n")
+    own, _, objects = map(os.fsdecode, paths.rpartition(b"\n"))
+    found = Top(Path(os.fsdecode(here)), Path(own), folder.absolute() / objects, head.decode())
+    if not found.objects.is_dir():  # a linked work tree: its repository lies elsewhere, under any name
+        raise UsageError(f"{folder} belongs to a repository that git cannot name on one line", where=str(found.objects))
+    return found
 
 
 def commit_of(repo: Path, name: str) -> str:

@@ -34,9 +34,10 @@ class Change(NamedTuple):
 
 
 class Overlay(NamedTuple):
-    """All files that a series changes in the installed package."""
+    """All files that a series, or its first patches, change in the installed package."""
 
     name: str
+    """The pin: `vllm==0.31.0`."""
     base: str
     """Commit of the pin."""
     head: str
@@ -47,16 +48,22 @@ class Overlay(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """sha256 over modes, bytes and paths, in the order of the paths' bytes."""
-        total = hashlib.sha256()
+        """sha256 of what this is an overlay of, and of every changed file.
+
+        Over records that each end with a NUL: first `of NAME==VERSION`, then, in the order of the paths'
+        bytes, `OLD NEW PATH` for each file. OLD is the sha256 of the pin's bytes, or `absent`; NEW is git's
+        mode in octal and the sha256 of the new bytes, with a space between, or `removed`.
+        """
+        total = hashlib.sha256(f"of {self.name}\0".encode())
         for change in sorted(self.changes, key=lambda change: os.fsencode(change.path)):
             total.update(_line(change))
         return f"sha256:{total.hexdigest()}"
 
 
 def _line(change: Change) -> bytes:
-    what = "removed" if change.new is None else f"{change.new.mode:o} {hashlib.sha256(change.new.data).hexdigest()}"
-    return f"{what} ".encode() + os.fsencode(change.path) + b"\0"
+    old = "absent" if change.old is None else hashlib.sha256(change.old.data).hexdigest()
+    new = "removed" if change.new is None else f"{change.new.mode:o} {hashlib.sha256(change.new.data).hexdigest()}"
+    return f"{old} {new} ".encode() + os.fsencode(change.path) + b"\0"
 
 
 def overlay(carried: Carried) -> Overlay:
@@ -66,7 +73,15 @@ def overlay(carried: Carried) -> Overlay:
         Refused: the series changes compiled code, build files, or nothing that is installed.
     """
     applied = carried.apply()
-    base, head = applied.base, applied.patches[-1][1]
+    return between(carried, applied.base, applied.patches[-1][1])
+
+
+def between(carried: Carried, base: str, head: str) -> Overlay:
+    """The overlay of the patches from the pin's commit `base` to `head`, both in the checked-out pin.
+
+    Raises:
+        Refused: they change compiled code, build files, or nothing that is installed.
+    """
     names = git(carried.repo, "diff-tree", "-r", "-z", "--no-renames", "--name-only", base, head).split(b"\0")[:-1]
     paths = [os.fsdecode(name) for name in names]
     tops = _packages(carried, base)

@@ -114,6 +114,7 @@ def test_12_export_has_the_same_bytes_whatever_the_configuration(carried: Projec
         (carried.series_dir("demo", "1.0") / name).write_bytes(
             before[name][1].replace(b"Subject: [Demo]", b"Subject:  [Demo]")
         )
+    assert run(carried, "apply", "demo", **env).exit == 0
     ended = run(carried, "refresh", "demo", "--json", **env)
     assert ended.exit == 0, ended.err
     assert ended.data["written"] == NAMES

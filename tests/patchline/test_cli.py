@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from carrying import project
 from verbs import patchline
 
 from patchline import cli
@@ -65,3 +70,102 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     monkeypatch.setattr(lint, "run", stopped)
     assert cli.main(["lint"]) == 130
     assert "run the same command again" in capsys.readouterr().err
+
+
+def test_interrupted_with_json_is_one_object(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from patchline.commands import lint
+
+    def stopped(_: object) -> cli.Outcome:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lint, "run", stopped)
+    assert cli.main(["lint", "--json"]) == 130
+    said = json.loads(capsys.readouterr().out)
+    assert (said["ok"], said["exit"], said["error"]["kind"]) == (False, 130, "Interrupted")
+
+
+@pytest.mark.parametrize("words", [["lint", "--nope"], ["overlay"], ["prove", "--limit", "x"], ["nope"], []])
+def test_a_wrong_command_line_with_json_is_one_object(words: list[str]) -> None:
+    ended = patchline(*words, "--json")
+    assert (ended.exit, ended.data["exit"], ended.data["ok"]) == (2, 2, False)
+    assert ended.data["error"]["kind"] == "UsageError"
+    if words and words[0] in cli.VERBS:
+        assert f"usage: python -m patchline {words[0]} [-h] [--json]" in ended.data["error"]["where"]
+        assert ended.data["error"]["next"] == f"python -m patchline {words[0]} --help"
+
+
+def test_help_with_json_is_one_object() -> None:
+    ended = patchline("lint", "--help", "--json")
+    assert ended.exit == 0
+    assert "--json" in ended.data["help"]
+    assert "Exit codes" in patchline("--help", "--json").data["help"]
+    assert patchline("--version", "--json").data["version"] == cli.__version__
+
+
+STRICT = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C", "PYTHONIOENCODING": "ascii:strict"}
+
+
+def test_what_the_terminal_cannot_show_is_escaped(tmp_path: Path) -> None:
+    made = project(tmp_path / "p", ("[Demo] Add umlaut", {"demo/\u00e4.py": "x\n"}))
+    raw = Path(os.fsdecode(os.fsencode(tmp_path) + b"/raw\xff"))
+    made.root.rename(raw)
+    ended = patchline("overlay", "demo", cwd=raw, env=STRICT)
+    assert (ended.exit, ended.err.count("Traceback")) == (0, 0), ended.err
+    assert "\\udcc3\\udca4.py" in ended.out
+    assert patchline("checkout", "demo", "--json", cwd=raw, env=STRICT).data["ok"]
+    assert patchline("lint", "x\u00e4", cwd=raw, env=STRICT).exit == 2
+
+
+def piped(words: list[str], stdout: int) -> tuple[int, str]:
+    command = [sys.executable, "-m", "patchline", *words]
+    done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(["--help"], 0), (["lint", "--help"], 0), (["--version"], 0), (["nope"], 2), (["nope", "--json"], 2), ([], 2)],
+)
+def test_a_reader_that_is_gone_is_no_error(words: list[str], code: int) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        exit, err = piped(words, write)
+    finally:
+        os.close(write)
+    assert exit == code
+    assert err == "" or err.startswith("patchline: there is no verb 'nope'\n")
+    assert "BrokenPipe" not in err
+
+
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        for words in (["--help"], ["lint", "--help"], ["--version", "--json"]):
+            wanted = "patchline: standard output cannot be written: No space left on device\n"
+            assert piped(words, full.fileno()) == (1, wanted)
+        assert piped(["nope", "--json"], full.fileno())[0] == 2
+
+
+def test_both_streams_gone_or_never_there() -> None:
+    code = "import os, sys; os.close(1); os.close(2); os.execv(sys.executable, [sys.executable, '-m', 'patchline', *sys.argv[1:]])"
+    assert subprocess.run([sys.executable, "-c", code, "--version"]).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code, "nope"]).returncode == 2
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "patchline", "--help"], stdout=full, stderr=full)
+    assert done.returncode == 1
+
+
+def test_what_nobody_foresaw_with_a_path_that_is_no_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], own_world: Path
+) -> None:
+    from patchline.commands import lint
+
+    def broken(_: object) -> cli.Outcome:
+        raise OSError(5, "broken", "x\udcff")
+
+    monkeypatch.setattr(lint, "run", broken)
+    assert cli.main(["lint"]) == 1
+    assert "unforeseen OSError" in capsys.readouterr().err
+    assert "\\udcff" in (own_world / "patchline.log").read_text()

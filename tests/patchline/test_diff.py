@@ -9,7 +9,7 @@ from repos import commit, git, lines, mail, patch_of, repository, write
 
 from patchline.errors import DoesNotApply
 from patchline.series.patch import Patch, parsed
-from patchline.series.place import Rule
+from patchline.series.placement import Rule
 from patchline.series.plan import plan
 from patchline.series.refusals import BadPatch
 from patchline.series.trees import FolderTree

@@ -23,7 +23,8 @@ from patchline.errors import PatchlineError
 from patchline.series.hunks import Hunk
 from patchline.series.mail import Header, written
 from patchline.series.patch import Patch, parsed
-from patchline.series.place import Rule, place, split
+from patchline.series.place import place, split
+from patchline.series.placement import Rule
 from patchline.series.plan import plan
 from patchline.series.trees import Entry, FolderTree
 

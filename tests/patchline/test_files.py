@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from patchline.errors import Refused
-from patchline.files import folder_replaced, folder_whole, locked, write_whole
+from patchline.files import clear_parts, folder_replaced, folder_whole, locked, write_whole
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -40,6 +42,36 @@ def test_a_folder_is_replaced_in_one_step(tmp_path: Path) -> None:
         raise ValueError("no")
     assert [path.name for path in home.iterdir()] == ["two"]
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
+def killed(path: Path, aside: Path) -> Path:
+    """What a run that was killed in `folder_whole` leaves."""
+    with pytest.raises(OSError, match="killed"), folder_whole(path) as part:
+        (part / "f").touch()
+        part.rename(aside)
+        raise OSError("killed")
+    return aside.rename(part)
+
+
+def test_only_the_parts_of_exactly_one_name_are_cleared(tmp_path: Path) -> None:
+    names = ["build", "build-2", "build-abcdefgh", "[b]*", "x\ny"]
+    parts = [killed(tmp_path / name, tmp_path / "aside") for name in names]
+    for name, part in zip(names, parts, strict=True):
+        before = set(tmp_path.iterdir())
+        clear_parts(tmp_path / name)
+        assert before - set(tmp_path.iterdir()) == {part}
+    clear_parts(tmp_path / "no" / "such")
+
+
+def test_clearing_waits_for_a_program_that_still_writes(tmp_path: Path) -> None:
+    part = killed(tmp_path / "repo", tmp_path / "aside")
+    script = (
+        "import os, sys, time\nfor _ in range(100): os.makedirs(sys.argv[1] + '/sub', exist_ok=True); time.sleep(0.003)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script, str(part)]):
+        clear_parts(tmp_path / "repo", patience=0.01)
+    clear_parts(tmp_path / "repo", patience=5)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_lock_is_held_by_one(tmp_path: Path) -> None:

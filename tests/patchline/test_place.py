@@ -13,7 +13,8 @@ from repos import lines
 from patchline.errors import DoesNotApply, UsageError
 from patchline.series import folder
 from patchline.series.patch import parsed
-from patchline.series.place import Placement, Rule, place, split
+from patchline.series.place import place, split
+from patchline.series.placement import Placement, Rule
 from patchline.series.plan import plan
 from patchline.series.trees import FolderTree
 

@@ -10,7 +10,7 @@ from patchline.cli import Outcome
 from patchline.errors import UsageError
 from patchline.series import apply
 from patchline.series.apply import Result
-from patchline.series.place import Placement, Rule
+from patchline.series.placement import Placement, Rule
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -12,6 +12,9 @@ from patchline.series.export import Exported
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
     parser.add_argument("upstream", help="vllm, dynamo, or NAME==VERSION")
+    parser.add_argument(
+        "--force", action="store_true", help="write over patch files that changed since they were applied"
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; exit 8 when something would be written")
 
 
@@ -20,15 +23,23 @@ def run(args: argparse.Namespace) -> Outcome:
     from patchline.series.carried import carried
     from patchline.series.export import export
 
-    done = export(carried(args.upstream), check=args.check)
+    done = export(carried(args.upstream), check=args.check, force=args.force)
     return outcome(done, check=args.check)
 
 
 def outcome(done: Exported, *, check: bool = False) -> Outcome:
     """What an export, or an edit that ends in one, has to say."""
-    differs = bool(done.written or done.removed)
-    data = {"folder": str(done.folder), "kept": done.kept, "written": done.written, "removed": done.removed}
+    data = {
+        "folder": str(done.folder),
+        "kept": done.kept,
+        "written": done.written,
+        "removed": done.removed,
+        "reordered": done.reordered,
+        "taken": list(done.taken),
+    }
     verb = "differs" if check else "written"
-    lines = [f"{verb:8} {name}" for name in done.written] + [f"removed  {name}" for name in done.removed]
+    lines = [f"taken    {path}" for path in done.taken]
+    lines += [f"{verb:8} {name}" for name in done.written] + [f"removed  {name}" for name in done.removed]
+    lines += ["the order differs" if check else "the order is another one"] if done.reordered else []
     lines.append(f"{len(done.kept)} kept, {len(done.written)} {verb}, {len(done.removed)} removed in {done.folder}")
-    return Outcome(data, "\n".join(lines), Exit.FINDINGS if check and differs else Exit.DONE)
+    return Outcome(data, "\n".join(lines), Exit.FINDINGS if check and done.differs else Exit.DONE)

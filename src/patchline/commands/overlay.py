@@ -13,20 +13,33 @@ from patchline.overlay import Change, Overlay
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
     parser.add_argument("upstream", help="vllm, dynamo, or NAME==VERSION")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write the files there; must not be there yet")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="write DIR/files and DIR/overlay.json; must not be there yet"
+    )
 
 
 def run(args: argparse.Namespace) -> Outcome:
     """Makes the overlay; see `overlay.overlay` for what is raised."""
-    from patchline.files import folder_whole
-    from patchline.overlay import overlay, write
+    from patchline.overlay import overlay
     from patchline.series.carried import carried
 
     made = overlay(carried(args.upstream))
     if args.out:
-        with folder_whole(args.out) as part:
-            write(made, part)
+        _write(made, args.out)
     return Outcome(data(made), text(made))
+
+
+def _write(made: Overlay, out: Path) -> None:
+    """Writes `files/`, and beside it `overlay.json`: what is removed has no file, and is listed there."""
+    import json
+
+    from patchline.files import folder_whole
+    from patchline.overlay import write
+
+    with folder_whole(out) as part:
+        (part / "files").mkdir()
+        write(made, part / "files")
+        (part / "overlay.json").write_text(json.dumps(data(made), indent=2) + "\n")
 
 
 def data(made: Overlay) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Show on real vLLM that each patch is needed and works.
 
-Its tests fail on stock, for the stated reason, and pass on the overlay.
+Its tests fail on stock, for the stated reason, and pass on the overlay; one at least fails without it,
+on the patches before it.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ def data(done: Proven) -> dict[str, Any]:
         "patches": [{**proof._asdict(), "proven": proof.stands} for proof in done.proofs],
         "stock": _totals(done.stock),
         "overlaid": _totals(done.overlaid),
+        "before": {name: _totals(run) for name, run in done.before.items()},
     }
 
 
@@ -57,13 +59,19 @@ def text(done: Proven) -> str:
             f"  red on stock, green on the overlay: {_short(name)}: {_why(done.stock, name)}" for name in proof.red
         ]
         lines += [f"  {len(proof.red)} tests hold it; {len(proof.kept)} of unchanged behaviour pass on both"]
+        lines += [f"  fails without it: {_count(proof.without)}"]
         lines += [f"  FAULT: {fault}" for fault in proof.faults]
-    for what, run in (("stock", done.stock), ("overlay", done.overlaid)):
+    before = [(f"before {name}", run) for name, run in done.before.items()]
+    for what, run in [("stock", done.stock), ("overlay", done.overlaid), *before]:
         lines.append(f"{what}: " + ", ".join(f"{key} {value}" for key, value in _totals(run).items()))
     proven = sum(proof.stands for proof in done.proofs)
     return "\n".join(
         [*lines, f"{proven} of {len(done.proofs)} patches proven for {done.name}, overlay {done.overlay.digest}"]
     )
+
+
+def _count(names: list[str]) -> str:
+    return f"{len(names)} test{'' if len(names) == 1 else 's'}"
 
 
 def _short(name: str) -> str:

@@ -58,7 +58,7 @@ def environment(*requirements: str) -> Environment:
         Unreachable: no package index answered.
         Refused: another run makes the same environment.
     """
-    home = cache_dir() / "environments" / _key(requirements)
+    home = cache_dir().absolute() / "environments" / _key(requirements)
     if found := _complete(home):
         return found
     with files.locked(home.with_name(f"{home.name}.lock"), f"the environment {home}"):

@@ -1,17 +1,25 @@
 """A pytest plugin that writes down what every test did; it runs inside the proof's environment.
 
-It imports nothing of patchline: that is not installed there. `PATCHLINE_REPORT` names the file.
+It imports nothing of patchline: that is not installed there. `PATCHLINE_REPORT` names the file,
+`PATCHLINE_MODULES` the modules whose files are of interest.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+_WORSE = ("not run", "passed", "skipped", "xfail", "failed", "error")
+_ACCIDENTS = (NameError, ImportError, AttributeError, SyntaxError)
+"""What a misspelt test dies of: no reason for a failure, unless its pattern names the very type."""
+_ANY_TEXTS = ("Zq: ", "Vx: 7")
+"""Failures of no meaning, in the form that patterns are matched with."""
 
 
 class Reporter:
@@ -21,18 +29,21 @@ class Reporter:
         self.tests: dict[str, dict[str, Any]] = {}
         self.deselected: list[str] = []
         self.errors: list[str] = []
+        self.imported: dict[str, set[str]] = {name: set() for name in os.environ["PATCHLINE_MODULES"].split()}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Notes every collected test, with its mark."""
+        self._look()
         for item in items:
-            holds = [mark.kwargs.get("stock", "") for mark in item.iter_markers("holds")]
-            unchanged = any(True for _ in item.iter_markers("unchanged"))
+            holds, fault = _holds(item)
             self.tests[item.nodeid] = {
                 "file": str(item.path),
-                "holds": holds[0] if holds else None,
-                "unchanged": unchanged,
+                "holds": holds,
+                "unchanged": any(True for _ in item.iter_markers("unchanged")),
+                "fault": fault,
                 "outcome": "not run",
                 "text": "",
+                "failures": [],
                 "seconds": 0.0,
             }
 
@@ -47,33 +58,74 @@ class Reporter:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-        """Notes what a test did."""
+        """Notes what a test, or a part of it, did; subtests come through here as well."""
         report = yield
-        record = self.tests[item.nodeid]
-        record["seconds"] += report.duration
+        self._look()
+        self.tests[item.nodeid]["seconds"] += report.duration
+        # The message of the exception, whole: pytest's own short form cuts it.
+        text = f"{call.excinfo.typename}: {call.excinfo.value}" if call.excinfo else ""
         if hasattr(report, "wasxfail"):
-            record["outcome"], record["text"] = "xfail", report.wasxfail
+            self._note(item.nodeid, "xfail", report.wasxfail)
         elif report.when == "call" or report.outcome != "passed":
-            outcome = (
-                report.outcome if report.when == "call" else {"failed": "error"}.get(report.outcome, report.outcome)
-            )
-            record["outcome"] = outcome
-            # The message of the exception, whole: pytest's own short form cuts it.
-            record["text"] = f"{call.excinfo.typename}: {call.excinfo.value}" if call.excinfo else ""
+            self._note(item.nodeid, _outcome(report), text)
+            if report.failed and call.excinfo:
+                accident = call.excinfo.typename if isinstance(call.excinfo.value, _ACCIDENTS) else ""
+                self.tests[item.nodeid]["failures"].append([text, accident])
         return report
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Notes a failure that something else made of a report after it was made."""
+        if report.failed:
+            self._note(report.nodeid, _outcome(report), report.longreprtext)
+
+    def _note(self, name: str, outcome: str, text: str) -> None:
+        """A record only ever gets worse: a part that passes does not mend one that failed."""
+        record = self.tests[name]
+        if _WORSE.index(outcome) > _WORSE.index(record["outcome"]):
+            record["outcome"], record["text"] = outcome, text
+
+    def _look(self) -> None:
+        for name, files in self.imported.items():
+            file = getattr(sys.modules.get(name), "__file__", None)
+            if isinstance(file, str):
+                files.add(file)
 
     def pytest_sessionfinish(self) -> None:
         """Writes the report."""
-        found = {
-            name: getattr(sys.modules.get(name), "__file__", None) for name in os.environ["PATCHLINE_PACKAGES"].split()
-        }
+        self._look()
         report = {
             "tests": self.tests,
             "deselected": self.deselected,
             "errors": self.errors,
-            "imported": found,
+            "imported": {name: sorted(files) for name, files in self.imported.items()},
         }
         Path(os.environ["PATCHLINE_REPORT"]).write_text(json.dumps(report))
+
+
+def _outcome(report: pytest.TestReport) -> str:
+    return "error" if report.failed and report.when != "call" else report.outcome
+
+
+def _holds(item: pytest.Item) -> tuple[str | None, str]:
+    """The pattern of a test's mark `holds`, None where it has none, and what is wrong with it."""
+    marks = list(item.iter_markers("holds"))
+    if not marks:
+        return None, ""
+    pattern = marks[0].kwargs.get("stock")
+    if len(marks) > 1 or marks[0].args or list(marks[0].kwargs) != ["stock"] or not isinstance(pattern, str):
+        return "", "its mark is not holds(stock=…) with one pattern, once"
+    return pattern, _pattern_fault(pattern)
+
+
+def _pattern_fault(pattern: str) -> str:
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as bad:
+        return f"its pattern {pattern!r} is no regular expression: {bad}"
+    if not pattern.strip() or compiled.search("") or all(compiled.search(text) for text in _ANY_TEXTS):
+        return f"its pattern {pattern!r} matches any failure"
+    return ""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,14 +8,23 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from patchline.errors import ProofFailed
 from patchline.progress import EVERY, say
 
+TESTS = Path("tests", "patches")
+"""Where patches' tests lie, from the project's root."""
+
 _PLUGIN = Path(__file__).with_name("report_plugin.py")
 _KEPT = ("PATH", "HOME", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
+_POLL = 0.05
+_BY_HAND = "run the tests by hand in the proof's environment"
+
+# No configuration and no conftest.py, from wherever: a test's verdict is the test's own.
+_PYTEST = ("-P", "-m", "pytest", "-p", "report_plugin", "-p", "no:cacheprovider", "-c", os.devnull, "--noconftest")
 
 
 class Test(NamedTuple):
@@ -26,9 +35,13 @@ class Test(NamedTuple):
     holds: str | None
     """Pattern of the text that it must fail with on stock; None where it has no such mark."""
     unchanged: bool
+    fault: str
+    """What is wrong with its mark; empty where nothing is."""
     outcome: str
     """`passed`, `failed`, `error` (in its set-up), `skipped`, `xfail` or `not run`."""
     text: str
+    failures: list[tuple[str, str]]
+    """Text of every failure, subtests' too, and the exception's type where it may be an accident."""
     seconds: float
 
 
@@ -41,58 +54,55 @@ class Run(NamedTuple):
     seconds: float
 
 
-def run(
-    python: Path,
-    root: Path,
-    files: Sequence[str],
-    *,
-    package: str,
-    tree: Path,
-    path: Path | None,
-    what: str,
-    limit: float,
-) -> Run:
-    """Runs the test `files` (relative to `root`) with `python`; `path` is put before its packages.
+class Place(NamedTuple):
+    """The tree that a run has to import the package from; anything else proves nothing."""
 
-    `package` must be imported from below `tree`: whatever else ran proves nothing. `limit` is in
-    seconds.
+    what: str
+    """In words, for messages."""
+    tree: Path
+    path: Path | None
+    """Put before the environment's packages."""
+    packages: tuple[str, ...]
+    """One of them has to be imported."""
+    modules: tuple[str, ...]
+    """Those that the series changes."""
+    needs: tuple[str, ...]
+    """One of them has to be imported, where there are any."""
+
+
+def run(python: Path, root: Path, files: Sequence[str], place: Place, *, limit: float) -> Run:
+    """Runs the test `files` (relative to `root`) with `python` for at most `limit` seconds.
 
     Raises:
-        ProofFailed: the run did not end in time, ended without a report, or imported another tree.
+        ProofFailed: the run did not end in time, ended without a report or with a status that its
+            report does not explain, or imported another tree.
     """
     with tempfile.TemporaryDirectory(prefix="patchline-") as scratch:
         report, log = Path(scratch, "report.json"), Path(scratch, "log")
         Path(scratch, "report_plugin.py").write_bytes(_PLUGIN.read_bytes())
-        places = [str(path)] if path else []
-        environment = {name: os.environ[name] for name in _KEPT if name in os.environ} | {
-            "PYTHONPATH": os.pathsep.join([*places, scratch]),
-            "PATCHLINE_REPORT": str(report),
-            "PATCHLINE_PACKAGES": package,
-            "PYTHONUNBUFFERED": "1",
-            "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
-            "VLLM_NO_USAGE_STATS": "1",
-            "LC_ALL": "C.UTF-8",
-        }
-        command = [
-            str(python),
-            "-P",
-            "-m",
-            "pytest",
-            "-p",
-            "report_plugin",
-            "-p",
-            "no:cacheprovider",
-            "-c",
-            os.devnull,
-        ]
-        command += ["--rootdir", str(root), "-q", "--no-header", "--tb=short", *files]
+        command = [str(python), *_PYTEST, "--confcutdir", str(root / TESTS), "--rootdir", str(root)]
+        command += ["-q", "--no-header", "--tb=short", *files]
         started = time.monotonic()
-        _watch(command, root, environment, log, what, limit)
-        return _read(report, log, package, tree, what, time.monotonic() - started)
+        status = _watch(command, root, _environment(place, scratch, report), log, place.what, limit)
+        return _read(report, log, place, status, time.monotonic() - started)
 
 
-def _watch(command: list[str], cwd: Path, environment: dict[str, str], log: Path, what: str, limit: float) -> None:
+def _environment(place: Place, scratch: str, report: Path) -> dict[str, str]:
+    places = [str(place.path)] if place.path else []
+    return {name: os.environ[name] for name in _KEPT if name in os.environ} | {
+        "PYTHONPATH": os.pathsep.join([*places, scratch]),
+        "PATCHLINE_REPORT": str(report),
+        "PATCHLINE_MODULES": " ".join(sorted({*place.packages, *place.modules})),
+        "PYTHONUNBUFFERED": "1",
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "LC_ALL": "C.UTF-8",
+    }
+
+
+def _watch(command: list[str], cwd: Path, environment: dict[str, str], log: Path, what: str, limit: float) -> int:
+    """Runs to the end and returns the status; nothing that the tests started outlives it."""
     with log.open("wb") as out:
         process = subprocess.Popen(
             command,
@@ -105,38 +115,85 @@ def _watch(command: list[str], cwd: Path, environment: dict[str, str], log: Path
         )
     started = time.monotonic()
     try:
-        while True:
-            try:
-                process.wait(timeout=EVERY)
-                return
-            except subprocess.TimeoutExpired:
-                spent = time.monotonic() - started
-                say(f"{what}: {spent:.0f} s: {_last_line(log)}")
-                if spent > limit:
-                    raise ProofFailed(
-                        f"{what}: the tests did not end within {limit:.0f} s\n{_tail(log)}",
-                        next="give them more with --limit, or find the one that hangs",
-                    ) from None
+        while not _ended(process.pid, EVERY):
+            spent = time.monotonic() - started
+            say(f"{what}: {spent:.0f} s: {_last_line(log)}")
+            if spent > limit:
+                raise ProofFailed(
+                    f"{what}: the tests did not end within {limit:.0f} s\n{_tail(log)}",
+                    next="give them more with --limit, or find the one that hangs",
+                )
     finally:
-        if process.poll() is None:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, 9)
-            process.wait()
+        status = process.wait()
+    return status
 
 
-def _read(report: Path, log: Path, package: str, tree: Path, what: str, seconds: float) -> Run:
+def _ended(pid: int, seconds: float) -> bool:
+    """Waits for an end without taking it: until it is taken, the number of the group is nobody else's."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG):
+            return True
+        time.sleep(_POLL)
+    return False
+
+
+def _read(report: Path, log: Path, place: Place, status: int, seconds: float) -> Run:
     if not report.exists():
-        raise ProofFailed(
-            f"{what}: pytest ended without a report\n{_tail(log)}",
-            next="run the tests by hand in the proof's environment",
-        )
+        raise ProofFailed(f"{place.what}: pytest ended without a report\n{_tail(log)}", next=_BY_HAND)
     data = json.loads(report.read_bytes())
-    imported = data["imported"][package]
-    if imported is None:
-        raise ProofFailed(f"{what}: the tests did not import {package}: nothing was proven\n{_tail(log)}")
-    if not Path(imported).is_relative_to(tree):
-        raise ProofFailed(f"{what}: the tests imported {package} from {imported}, not from {tree}: nothing was proven")
-    tests = {name: Test(name, **record) for name, record in data["tests"].items()}
-    return Run(tests, data["deselected"], data["errors"], seconds)
+    found = Run(_tests(data), data["deselected"], data["errors"], seconds)
+    if not _explains(found, status):
+        raise ProofFailed(
+            f"{place.what}: pytest ended with status {status}, which its report does not explain: "
+            f"nothing was proven\n{_tail(log)}",
+            next=_BY_HAND,
+        )
+    _check_imports(place, data["imported"], log)
+    return found
+
+
+def _tests(data: dict[str, Any]) -> dict[str, Test]:
+    records = {
+        name: {**record, "failures": [(*one,) for one in record["failures"]]} for name, record in data["tests"].items()
+    }
+    return {name: Test(name, **record) for name, record in records.items()}
+
+
+def _explains(found: Run, status: int) -> bool:
+    """Whether pytest's own verdict is the report's: see pytest's exit codes."""
+    outcomes = {name: test.outcome for name, test in found.tests.items()}
+    failed = any(outcome in ("failed", "error") for outcome in outcomes.values())
+    left = {name for name, outcome in outcomes.items() if outcome == "not run"} - {*found.deselected}
+    ran = any(outcome != "not run" for outcome in outcomes.values())
+    if status == 0:
+        return ran and not failed and not left and not found.errors
+    if status == 1:
+        return failed and not found.errors
+    if status == 2:
+        return bool(found.errors) and not ran
+    return status == 5 and not ran and not left and not found.errors
+
+
+def _check_imports(place: Place, imported: dict[str, list[str]], log: Path) -> None:
+    """Refuses a run that used other files than those of `place.tree`.
+
+    Raises:
+        ProofFailed: says which.
+    """
+    for name, files in imported.items():
+        for file in files:
+            if not Path(file).resolve().is_relative_to(place.tree):
+                raise ProofFailed(
+                    f"{place.what}: the tests imported {name} from {file}, not from {place.tree}: nothing was proven"
+                )
+    for names in (place.packages, place.needs):
+        if names and not any(imported[name] for name in names):
+            raise ProofFailed(
+                f"{place.what}: the tests did not import {' or '.join(names)}: nothing was proven\n{_tail(log)}"
+            )
 
 
 def _tail(log: Path, lines: int = 20) -> str:

@@ -16,6 +16,8 @@ class Proof(NamedTuple):
     """Tests that fail on stock for their stated reason and pass on the overlay."""
     kept: list[str]
     """Tests of unchanged behaviour that pass on both."""
+    without: list[str]
+    """Those of `red` that fail on the patches before it; before the first there is stock."""
     faults: list[str]
 
     @property
@@ -44,7 +46,16 @@ def judge(patch: str, files: list[str], stock: Run, overlay: Run) -> Proof:
             (red if overlay.tests[name].holds is not None else kept).append(name)
     if not red:
         faults.append("no test fails on stock and passes on the overlay: nothing holds this patch")
-    return Proof(patch, red, kept, faults)
+    return Proof(patch, red, kept, [], faults)
+
+
+def needed(proof: Proof, before: Run) -> Proof:
+    """The proof with what its tests do on the patches before it: at least one has to fail there."""
+    failing = [name for name in proof.red if name in before.tests and before.tests[name].outcome in ("failed", "error")]
+    faults = [f"on the patches before it, not collected: {_short(text)}" for text in before.errors]
+    if proof.red and not failing and not faults:
+        faults = ["no test fails without it: the patches before it make its tests pass"]
+    return proof._replace(without=failing, faults=proof.faults + faults)
 
 
 def _errors(path: str, *runs: Run) -> list[str]:
@@ -59,6 +70,8 @@ def _fault(stock: Test | None, overlay: Test | None) -> str | None:
     """Why one test is no proof; None where it is."""
     if stock is None or overlay is None:
         return f"it is collected on {'the overlay' if stock is None else 'stock'} only"
+    if fault := overlay.fault or stock.fault:
+        return fault
     if (overlay.holds is None) != overlay.unchanged:
         return "it needs one of the marks holds(stock=…) and unchanged"
     if overlay.outcome != "passed":
@@ -73,8 +86,16 @@ def _fault(stock: Test | None, overlay: Test | None) -> str | None:
         return "it passes on stock: it holds nothing"
     if stock.outcome != "failed":
         return f"on stock: {stock.outcome}, not failed: {_short(stock.text)}"
-    if not overlay.holds or not re.search(overlay.holds, stock.text):
-        return f"on stock it fails for another reason than {overlay.holds!r}: {_short(stock.text)}"
+    return _reason(stock, overlay.holds or "")
+
+
+def _reason(stock: Test, pattern: str) -> str | None:
+    """Why a failure on stock is not the one that `pattern` states; every failing subtest counts."""
+    for text, accident in stock.failures or [(stock.text, "")]:
+        if not re.search(pattern, text):
+            return f"on stock it fails for another reason than {pattern!r}: {_short(text)}"
+        if accident and accident not in pattern:
+            return f"on stock it fails of {accident}, which {pattern!r} does not name: {_short(text)}"
     return None
 
 

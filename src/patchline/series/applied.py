@@ -17,7 +17,7 @@ class Applied(NamedTuple):
     base: str
     head: str
     series: str
-    """Digest of the series."""
+    """Digest of the series; empty while its patch files are still to be written from the commits."""
     rule: str
     patches: list[tuple[str, str]]
     """Name and commit, in order."""
@@ -37,8 +37,8 @@ def load(path: Path) -> Applied | None:
     """The record at `path`; None where there is none of this form."""
     try:
         data = json.loads(path.read_bytes())
-    except FileNotFoundError:
+        patches = [(name, commit) for name, commit in data["patches"]]
+        found = Applied(**{**data, "patches": patches})
+    except (FileNotFoundError, ValueError, TypeError, KeyError):  # none, or none that is understood
         return None
-    if data.get("form") != FORM:
-        return None
-    return Applied(**{**data, "patches": [(name, commit) for name, commit in data["patches"]]})
+    return found if found.form == FORM else None

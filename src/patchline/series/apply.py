@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from patchline import git
 from patchline.errors import Refused
+from patchline.progress import say
 from patchline.series import quilt
 from patchline.series.applied import Applied, load, record
-from patchline.series.place import Placement, Rule
+from patchline.series.placement import Placement, Rule
 from patchline.series.worktree import WorkTree, held
 
 if TYPE_CHECKING:  # a run that finds nothing to do imports neither
     from patchline.series.plan import Plan
+
+
+OURS = "patchline"
+"""The branch of a checked-out pin that the series lies on."""
+DISCARDED = "refs/patchline/discarded"
+"""Where `--discard` keeps what it dropped last."""
 
 
 class Result(NamedTuple):
@@ -66,8 +73,13 @@ def to_repo(repo: Path, series: Path, rule: Rule, branch: str = "") -> Result:
         return put(tree, tree.head, found, rule, branch)
 
 
-def put(tree: WorkTree, base: str, found: quilt.Files, rule: Rule, branch: str = "") -> Result:
-    """Writes the series on `base` and takes the held work tree there, if it is clean."""
+def put(
+    tree: WorkTree, base: str, found: quilt.Files, rule: Rule, branch: str = "", *, discard: bool = False
+) -> Result:
+    """Writes the series on `base` and takes the held work tree there, if it is clean.
+
+    `discard`: also if it is not; what its files held is kept as a stash, `DISCARDED`.
+    """
     from patchline.series import commits, drafts
     from patchline.series.plan import plan
     from patchline.series.trees import CommitTree
@@ -76,16 +88,27 @@ def put(tree: WorkTree, base: str, found: quilt.Files, rule: Rule, branch: str =
     named = {name for patch in patches for diff in patch.files for name in (diff.old, diff.new) if name}
     question = drafts.Question(tree.repo, sorted(named))
     try:
-        tree.check_clean()
+        tree.check_settled() if discard else tree.check_clean()
         made = plan(CommitTree(tree.repo, base), patches, rule)
         writing = commits.Writing(tree, base, [(step.patch.header, step.changes) for step in made.steps])
         ready = drafts.write(tree.room, made.total, question.answer(), len(base))
     finally:
         question.stop()
     ids = writing.ids()
+    if discard:
+        _discard(tree)
     done = record(base, found.digest, rule.value, [patch.name for patch in patches], ids)
     tree.move(ids[-1], branch=branch, record=done.dumps(), drafts=ready)
     return Result(tree.repo, done.patches, _moved(made), base)
+
+
+def _discard(tree: WorkTree) -> None:
+    """Drops uncommitted work, after keeping it where it can be found again."""
+    kept = git.work(tree.repo, "stash", "create", "dropped by patchline apply --discard").decode().strip()
+    if kept:
+        git.git(tree.repo, "update-ref", DISCARDED, kept)
+        say(f"what was not committed is kept: git -C {tree.repo} stash apply {DISCARDED}")
+    git.work(tree.repo, "reset", "-q", "--hard", tree.head)
 
 
 def _moved(made: Plan) -> list[tuple[str, Placement]]:
@@ -113,18 +136,28 @@ def to_pin(repo: Path, base: str, series: Path, *, discard: bool = False) -> Res
     with held(repo) as tree:
         found = quilt.files(series, own=True)
         before = load(tree.applied)
-        if discard:
-            git.work(repo, "reset", "-q", "--hard", tree.head)
-        else:
+        _check_branch(tree)
+        if not discard:
             _check_known(repo, base, before, tree.head)
-        if before and (before.base, before.head, before.series) == (base, tree.head, found.digest):
-            tree.check_clean()
-            return Result(repo, before.patches, base=base, done=False)
-        return put(tree, base, found, Rule.UNIQUE)
+            if before and (before.base, before.head, before.series) == (base, tree.head, found.digest):
+                tree.check_clean()
+                return Result(repo, before.patches, base=base, done=False)
+        return put(tree, base, found, Rule.UNIQUE, discard=discard)
+
+
+def _check_branch(tree: WorkTree) -> None:
+    """A branch that somebody made, or `base`, is not ours to move."""
+    branch = tree.branch()
+    if branch not in ("", OURS):
+        raise Refused(
+            f"{tree.repo} is on branch {branch}, not on {OURS}; nothing was changed",
+            next=f"git -C {tree.repo} checkout {OURS}",
+        )
 
 
 def _check_known(repo: Path, base: str, before: Applied | None, head: str) -> None:
-    if head == base or (before and before.head == head):
+    """A head that is neither the base nor what the series gave is work that is not in the series."""
+    if head == base or (before and before.head == head and before.series):
         return
     name = repo.name.rpartition("-")[0]
     raise Refused(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from patchline.paths import PATH_BYTES
 from patchline.series import names
 from patchline.series.binary import Binary, decoded
 from patchline.series.hunks import HEAD, Hunk, hunks, without_returns
 from patchline.series.names import NULL
-from patchline.series.paths import PATH_BYTES
 from patchline.series.refusals import BadPatch
 
 # Seldom met, so compiled when met: rb"" and not re.compile.

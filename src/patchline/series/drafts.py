@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from patchline.git import start_work
+from patchline.paths import fault
 from patchline.run import Started
-from patchline.series.paths import fault
 
 if TYPE_CHECKING:
     from patchline.series.plan import Changes

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from patchline import git
 from patchline.errors import Refused, UsageError
-from patchline.series import commits, history, quilt
+from patchline.series import applied, commits, history
 from patchline.series.applied import record
 from patchline.series.carried import Carried
-from patchline.series.export import Exported, file_name, from_commits
+from patchline.series.export import Exported, check_unchanged, file_name, names_of, prepare, present, publish
 from patchline.series.mail import Header
 from patchline.series.patch import Patch, parsed
-from patchline.series.place import Rule
+from patchline.series.placement import Rule
 from patchline.series.plan import Changes, Step, plan
 from patchline.series.trees import CommitTree
 from patchline.series.worktree import WorkTree, held
@@ -35,31 +35,32 @@ class _Open(NamedTuple):
 
 
 def _open(carried: Carried, tree: WorkTree, base: str) -> _Open:
-    listed = [item.name for item in quilt.items(carried.series)] if carried.series.exists() else []
+    tree.check_settled()
+    if git.git(tree.repo, "ls-files", "-u"):
+        raise Refused(f"{tree.repo} has unmerged files; nothing was changed", next=f"git -C {tree.repo} status")
+    check_unchanged(carried, tree)
+    old = present(carried)
     found = history.commits(tree.repo, base)
-    if len(found) != len(listed):
+    if len(found) != len(old):
         raise Refused(
-            f"{tree.repo} has {len(found)} commits on its base and the series has {len(listed)} patches",
+            f"{tree.repo} has {len(found)} commits on its base and the series has {len(old)} patches",
             next=f"python -m patchline apply {carried.upstream.name}, or export",
         )
-    patches = [history.patch(tree.repo, commit, name) for commit, name in zip(found, listed, strict=True)]
+    names = names_of(found, old, applied.load(tree.applied))
+    patches = [history.patch(tree.repo, commit, name) for commit, name in zip(found, names, strict=True)]
     wanted = _tree_of_files(tree)
     change = history.diff(tree.repo, tree.head, wanted)
     edits = parsed(change, Path("the work tree's changes"), "the work tree's changes") if change else None
-    return _Open(carried, tree, base, listed, patches, edits, wanted)
+    return _Open(carried, tree, base, names, patches, edits, wanted)
 
 
 def _tree_of_files(tree: WorkTree) -> str:
     """The id of the tree that the work tree's files make, new files included; the index stays as it is."""
-    scratch = tree.own / "scratch-index"
-    tree.own.mkdir(exist_ok=True)
+    scratch = tree.room / "scratch"
     scratch.write_bytes(tree.index.read_bytes())
     env = {"GIT_INDEX_FILE": str(scratch)}
-    try:
-        git.work(tree.repo, "add", "-A", env=env)
-        return git.git(tree.repo, "write-tree", env=env).decode().strip()
-    finally:
-        scratch.unlink()
+    git.work(tree.repo, "add", "-A", env=env)
+    return git.git(tree.repo, "write-tree", env=env).decode().strip()
 
 
 def _edits(opened: _Open) -> Patch:
@@ -99,9 +100,11 @@ def refresh(carried: Carried, name: str = "") -> Exported:
     base = carried.base()
     with held(carried.repo) as tree:
         opened = _open(carried, tree, base)
-        if opened.edits is None:
-            return from_commits(carried, tree, base, canonical=True)
         at = _index(opened, name) if name else len(opened.names) - 1
+        if opened.edits is None:
+            ready = prepare(carried, tree.repo, base, tree.head, None, names=opened.names, canonical=True)
+            publish(carried, tree, ready)
+            return ready.done
         order = [*opened.patches[: at + 1], opened.edits, *opened.patches[at + 1 :]]
         steps = _steps(opened, order)
         both: Changes = steps[at].changes | steps[at + 1].changes
@@ -150,16 +153,17 @@ def _steps(opened: _Open, order: Sequence[Patch]) -> list[Step]:
 
 
 def _rewrite(opened: _Open, steps: list[Step], names: list[str]) -> Exported:
-    """Commits the steps, checks that they make the tree that was wanted, and exports them."""
+    """Commits the steps, checks that they make the tree that was wanted, and exports them.
+
+    All that can be refused comes first. Killed after HEAD moved, the record says that the patch
+    files are still to be written: `apply` refuses then, and `export` writes them.
+    """
     tree = opened.tree
     ids = commits.write(tree, opened.base, [(step.patch.header, step.changes) for step in steps])
     made = git.line(tree.repo, "rev-parse", f"{ids[-1]}^{{tree}}")
     if made != opened.wanted:
-        raise Refused(
-            f"the series would make another tree ({made}) than the work tree is ({opened.wanted}); nothing was changed"
-        )
+        raise Refused(f"the series would make tree {made}, not the work tree's {opened.wanted}; nothing was changed")
+    ready = prepare(opened.carried, tree.repo, opened.base, ids[-1], None, names=names)
     tree.move(ids[-1], record=record(opened.base, "", Rule.UNIQUE.value, names, ids).dumps(), in_place=True)
-    done = from_commits(opened.carried, tree, opened.base)
-    digest = quilt.files(opened.carried.series, own=True).digest
-    tree.write_record(record(opened.base, digest, Rule.UNIQUE.value, names, ids).dumps())
-    return done
+    publish(opened.carried, tree, ready)
+    return ready.done._replace(taken=tuple(diff.path for diff in opened.edits.files) if opened.edits else ())

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
 from patchline.errors import DoesNotApply, Refused, UsageError
-from patchline.files import folder_replaced
+from patchline.files import clear_parts, folder_replaced
 from patchline.series import applied, history, quilt
 from patchline.series.carried import Carried
 from patchline.series.history import Commit
 from patchline.series.patch import Patch
+from patchline.series.placement import Rule
 from patchline.series.plan import plan
 from patchline.series.trees import CommitTree
 from patchline.series.worktree import WorkTree, held
@@ -26,45 +27,122 @@ class Exported(NamedTuple):
     kept: list[str]
     written: list[str]
     removed: list[str]
+    reordered: bool = False
+    """Whether only the order of kept patches is another one."""
+    taken: tuple[str, ...] = ()
+    """Files of the work tree whose changes went into a patch."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the folder did not say what the commits say."""
+        return bool(self.written or self.removed or self.reordered)
 
 
-def export(carried: Carried, *, check: bool = False, canonical: bool = False) -> Exported:
+def export(carried: Carried, *, check: bool = False, force: bool = False) -> Exported:
     """Makes the folder of patches say what the commits say.
 
-    A patch file that still says exactly what its commit says keeps its bytes, unless `canonical`
-    asks for the one form that we write. `check` writes nothing.
+    A patch file that still says exactly what its commit says keeps its bytes. `check` writes
+    nothing. `force` writes over patch files that changed since they were applied.
 
     Raises:
-        Refused: the work tree has changes, or its commits are not one line on the base.
+        Refused: the work tree has changes, its commits are not one line on the base, or patch
+            files changed since they were applied.
     """
     base = carried.base()
     with held(carried.repo) as tree:
         tree.check_clean()
-        return from_commits(carried, tree, base, check=check, canonical=canonical)
+        if not force:
+            check_unchanged(carried, tree)
+        ready = prepare(carried, tree.repo, base, tree.head, applied.load(tree.applied))
+        if not check:
+            publish(carried, tree, ready)
+        return ready.done
 
 
-def from_commits(
-    carried: Carried, tree: WorkTree, base: str, *, check: bool = False, canonical: bool = False
-) -> Exported:
-    """As `export`, for a work tree that this run holds."""
-    found = history.commits(tree.repo, base)
+def check_unchanged(carried: Carried, tree: WorkTree) -> None:
+    """Refuses to write over patch files that are not those that the commits were made from.
+
+    Raises:
+        Refused: the series is another than when it was last applied or exported.
+    """
+    record = applied.load(tree.applied)
+    if not carried.series.exists() or (record and record.series in ("", quilt.files(carried.series).digest)):
+        return
+    name = carried.upstream.name
+    raise Refused(
+        f"the patches of {carried.name} changed since they were applied; nothing was written",
+        where=str(carried.folder),
+        next=f"python -m patchline apply {name} to take them; or export {name} --force to write over them",
+    )
+
+
+class Ready(NamedTuple):
+    """A folder of patches as it is to be: nothing is written yet."""
+
+    base: str
+    ids: list[str]
+    old: list[str]
+    new: dict[str, bytes]
+    series: bytes
+    done: Exported
+
+
+def prepare(
+    carried: Carried,
+    repo: Path,
+    base: str,
+    head: str,
+    record: applied.Applied | None,
+    *,
+    names: Sequence[str] = (),
+    canonical: bool = False,
+) -> Ready:
+    """What the commits from `base` to `head` are as patch files, called `names` where those are given.
+
+    Raises:
+        Refused: there is none, or one cannot be said as a patch.
+    """
+    found = history.commits(repo, base, head)
     if not found:
         raise Refused(
             f"no commit stands on the base of {carried.name}: there is nothing to export",
-            where=str(tree.repo),
+            where=str(repo),
             next=f"python -m patchline apply {carried.upstream.name}",
         )
-    old = _present(carried)
-    names = _names(found, old, applied.load(tree.applied))
+    old = present(carried)
     new: dict[str, bytes] = {}
-    for commit, name in zip(found, names, strict=True):
-        made = history.patch(tree.repo, commit, name)
-        same = name in old and not canonical and says_the_same(tree.repo, commit, old[name], made)
+    for commit, name in zip(found, names or names_of(found, old, record), strict=True):
+        made = history.patch(repo, commit, name)
+        same = name in old and not canonical and says_the_same(repo, commit, old[name], made)
         new[name] = old[name].raw if same else made.raw
-    return _written(carried, old, new, check)
+    kept = [name for name, raw in new.items() if name in old and old[name].raw == raw]
+    written, removed = [name for name in new if name not in kept], [name for name in old if name not in new]
+    reordered = [name for name in old if name in new] != [name for name in new if name in old]
+    text = _series_bytes(carried, list(new), {name for name in written if name in old and old[name].strip != 1})
+    done = Exported(carried.folder, kept, written, removed, reordered)
+    return Ready(base, [commit.id for commit in found], list(old), new, text, done)
 
 
-def _present(carried: Carried) -> dict[str, Patch]:
+def publish(carried: Carried, tree: WorkTree, ready: Ready) -> None:
+    """Puts the folder in place, whole, and remembers that it is what HEAD says."""
+    if ready.done.differs:
+        folder = carried.folder.resolve()
+        clear_parts(folder)
+        with folder_replaced(folder) as part:
+            if folder.exists():
+                shutil.copytree(folder, part, symlinks=True, dirs_exist_ok=True)
+            for name in ready.old:
+                (part / name).unlink()
+            for name, raw in ready.new.items():
+                (part / name).parent.mkdir(parents=True, exist_ok=True)
+                (part / name).write_bytes(raw)
+            (part / "series").write_bytes(ready.series)
+    digest = quilt.files(carried.series, own=True).digest
+    tree.write_record(applied.record(ready.base, digest, Rule.UNIQUE.value, list(ready.new), ready.ids).dumps())
+
+
+def present(carried: Carried) -> dict[str, Patch]:
+    """The patches of the series as they lie in the folder, by name."""
     if not carried.series.exists():
         return {}
     return {patch.name: patch for patch in quilt.patches(quilt.files(carried.series))}
@@ -87,7 +165,7 @@ def says_the_same(repo: Path, commit: Commit, old: Patch, made: Patch) -> bool:
     return step.changes == plan(tree, [made]).steps[0].changes and all(one.how == "stated" for one in step.placements)
 
 
-def _names(commits: Sequence[Commit], old: dict[str, Patch], record: applied.Applied | None) -> list[str]:
+def names_of(commits: Sequence[Commit], old: dict[str, Patch], record: applied.Applied | None) -> list[str]:
     """File names: as applied, else of the patch with the same subject, else new ones."""
     by_commit = {commit: name for name, commit in record.patches} if record else {}
     by_subject = {patch.header.subject: name for name, patch in old.items()}
@@ -117,33 +195,24 @@ def file_name(number: int, subject: str) -> str:
     return f"{number:04d}-{slug}.patch"
 
 
-def _written(carried: Carried, old: dict[str, Patch], new: dict[str, bytes], check: bool) -> Exported:
-    kept = [name for name, raw in new.items() if name in old and old[name].raw == raw]
-    done = Exported(
-        carried.folder, kept, [name for name in new if name not in kept], [name for name in old if name not in new]
-    )
-    if check or (not done.written and not done.removed and list(old) == list(new)):
-        return done
-    text = series_text(carried.series.read_text() if carried.series.exists() else "", list(new))
-    with folder_replaced(carried.folder) as folder:
-        for file in sorted(carried.folder.iterdir()) if carried.folder.exists() else []:
-            if file.name not in old and file.name != "series":
-                (shutil.copytree if file.is_dir() else shutil.copy2)(file, folder / file.name)
-        for name, raw in new.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(raw)
-        (folder / "series").write_text(text)
-    return done
+def _series_bytes(carried: Carried, names: Sequence[str], restripped: set[str]) -> bytes:
+    old = carried.series.read_bytes() if carried.series.exists() else b""
+    return series_text(old.decode("utf-8", "surrogateescape"), names, restripped).encode("utf-8", "surrogateescape")
 
 
-def series_text(old: str, names: Sequence[str]) -> str:
-    """The series file with `names`, in order; comments stay above the patch that they stood above."""
+def series_text(old: str, names: Sequence[str], restripped: Set[str] = frozenset()) -> str:
+    """The series file with `names`, in order; comments stay above the patch that they stood above.
+
+    A patch that was stripped in another way and is `restripped` now has a/ and b/: its option goes.
+    """
     blocks: dict[str, list[str]] = {}
     pending: list[str] = []
-    for line in old.splitlines():
+    for line in old.removesuffix("\n").split("\n") if old else ():
         pending.append(line)
-        word = line.partition("#")[0].split()
-        if word:
-            blocks[word[0]], pending = pending, []
+        if words := quilt.words(line):
+            if words[0] in restripped and len(words) > 1:
+                comment = re.search(r"\s+#.*", line)
+                pending[-1] = words[0] + (comment[0] if comment else "")
+            blocks[words[0]], pending = pending, []
     lines = [line for name in names for line in blocks.get(name, [name])]
     return "\n".join([*lines, *pending]) + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -9,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from patchline.errors import UsageError
-from patchline.files import PART, folder_whole, locked
+from patchline.files import clear_parts, folder_whole, locked
 from patchline.project import cache_dir
 from patchline.series.plan import Changes
 
@@ -26,8 +27,7 @@ def write(source: Path, out: Path, total: Changes) -> None:
         raise UsageError(f"{out} and {source} lie one inside the other", next="give --out a folder elsewhere")
     key = hashlib.sha256(os.fsencode(out)).hexdigest()[:32]
     with locked(cache_dir() / "locks" / key, str(out)):
-        for dead in out.parent.glob(f"{PART}{out.name}-*"):
-            shutil.rmtree(dead)
+        clear_parts(out)
         with folder_whole(out) as part:
             _copy(source, part)
             for path, entry in sorted(total.items(), key=lambda item: item[1] is not None):
@@ -38,11 +38,25 @@ def write(source: Path, out: Path, total: Changes) -> None:
 
 
 def _copy(source: Path, part: Path) -> None:
+    """Copies the whole of `source`.
+
+    Raises:
+        OSError: the disk is full.
+        UsageError: with everything that cannot be copied, a socket or an unreadable file.
+    """
     try:
         shutil.copytree(source, part, symlinks=True, dirs_exist_ok=True)
     except shutil.Error as failed:
+        _raise_full(failed, part)
         whys = "\n".join(f"  {name}: {why}" for name, _, why in failed.args[0])
         raise UsageError(f"{source} cannot be copied whole:\n{whys}", next=f"ls -lR {source}") from failed
+
+
+def _raise_full(failed: shutil.Error, part: Path) -> None:
+    """Raises the system's own error again where a full disk is a reason: shutil keeps only its text."""
+    for number in (errno.ENOSPC, errno.EDQUOT):
+        if any(f"[Errno {number}]" in str(why) for *_, why in failed.args[0]):
+            raise OSError(number, os.strerror(number), str(part)) from failed
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:

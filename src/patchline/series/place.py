@@ -3,39 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from functools import cached_property
-from typing import NamedTuple
 
 from patchline.series.hunks import Hunk
+from patchline.series.placement import Placement, Rule
 from patchline.series.refusals import HunkRefusal, sought
-
-
-class Rule(Enum):
-    """How a hunk that does not match at its line finds its place."""
-
-    UNIQUE = "unique"
-    """Exactly one place in the file may match; several are a refusal. Ours."""
-    NEAREST = "nearest"
-    """The nearest place, the later one of two as near: what GNU patch does for `dpkg-source`."""
-
-
-class Placement(NamedTuple):
-    """Where one hunk went."""
-
-    path: str
-    hunk: int
-    stated: int
-    """Line that the hunk states, in the file before the patch, counted from 1."""
-    line: int
-    """Line where its old side stood."""
-    how: str
-    """`stated`, `shifted` (by the offset of the hunk before it), `unique` or `nearest`."""
-
-    @property
-    def offset(self) -> int:
-        """Lines between the stated place and the real one."""
-        return self.line - self.stated
 
 
 def split(data: bytes) -> list[bytes]:

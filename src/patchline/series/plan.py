@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from patchline.errors import DoesNotApply
+from patchline.paths import ancestors, fault
 from patchline.series.diff import FileDiff
 from patchline.series.patch import Patch
-from patchline.series.paths import ancestors, fault
-from patchline.series.place import Placement, Rule, place, split
+from patchline.series.place import place, split
+from patchline.series.placement import Placement, Rule
 from patchline.series.refusals import BadPatch, HunkRefusal
 from patchline.series.trees import Entry, Tree
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from patchline.errors import UsageError
-from patchline.series.paths import fault
+from patchline.paths import fault
 from patchline.series.refusals import BadPatch
 
 if TYPE_CHECKING:
@@ -59,14 +59,13 @@ def items(path: Path) -> list[Item]:
         raise UsageError(
             f"there is no series file {path.name}: {gone.strerror}",
             where=str(path),
-            next=f"write the patches' names, in order, in {path}",
+            next=f"write the patches' names, in order, in {path}; or make a first patch: python -m patchline new",
         ) from gone
     found: list[Item] = []
     faults: list[str] = []
     for number, line in enumerate(text.split("\n"), 1):
-        words = _COMMENT.sub("", line).split()
-        if words:
-            item = _item(words, number)
+        if parts := words(line):
+            item = _item(parts, number)
             (faults if isinstance(item, str) else found).append(item)  # type: ignore[arg-type]
     if faults:
         raise UsageError("the series file is not understood:\n" + "\n".join(faults), where=str(path))
@@ -79,8 +78,13 @@ def items(path: Path) -> list[Item]:
     return found
 
 
-def _item(words: list[str], number: int) -> Item | str:
-    name, *options = words
+def words(line: str) -> list[str]:
+    """A patch's name and its options; empty for a blank line and a comment."""
+    return _COMMENT.sub("", line).split()
+
+
+def _item(parts: list[str], number: int) -> Item | str:
+    name, *options = parts
     if why := fault(name):
         return f"  line {number}: {name!r}: {why}"
     strip = 1

@@ -17,7 +17,7 @@ from patchline.series.apply import Result, to_pin
 
 
 class _Memory(NamedTuple):
-    """Where an earlier run found things, for one content of the pins file."""
+    """Where an earlier run found things, from the project's root, for one content of the pins file."""
 
     pins_sha256: str
     repo: str
@@ -31,8 +31,8 @@ def apply(spec: str, *, discard: bool = False) -> Result:
     pins = hashlib.sha256(project.upstreams.read_bytes()).hexdigest()
     path = project.root / "work" / f".{hashlib.sha256(spec.encode()).hexdigest()[:16]}.json"
     known = _load(path)
-    if known and known.pins_sha256 == pins and Path(known.repo).is_dir():
-        return to_pin(Path(known.repo), known.base, Path(known.series), discard=discard)
+    if known and known.pins_sha256 == pins and (project.root / known.repo).is_dir():
+        return to_pin(project.root / known.repo, known.base, project.root / known.series, discard=discard)
     return _apply_anew(project, spec, discard, path, pins)
 
 
@@ -48,6 +48,7 @@ def _apply_anew(project: Project, spec: str, discard: bool, path: Path, pins: st
 
     found = carried(spec, project)
     done = found.apply(discard=discard)
-    memory = _Memory(pins, str(found.repo), done.base, str(found.series))
+    repo, series = (path.relative_to(project.root).as_posix() for path in (found.repo, found.series))
+    memory = _Memory(pins, repo, done.base, series)
     write_whole(path, json.dumps(memory._asdict()).encode())
     return done

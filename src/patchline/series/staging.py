@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from patchline.errors import Refused
 from patchline.git import git, work
+from patchline.paths import ancestors
 from patchline.series.drafts import Draft
-from patchline.series.index_times import Placed
-from patchline.series.paths import ancestors
+from patchline.series.index_entries import Known, Placed, unsettled
 
 INDEX = "index"
 """Name of the new index in its room."""
@@ -24,11 +24,14 @@ class Staged(NamedTuple):
     removed: list[str]
     placed: list[Placed]
     """The files' blobs and states, for the index."""
+    replaced: list[Known]
+    """What stands in the work tree where something is written or removed."""
 
 
 class _Change(NamedTuple):
     mode: int
     """Of the new file; 0 where it is removed."""
+    old: str
     blob: str
     status: str
     path: str
@@ -54,14 +57,15 @@ def stage(
     lines = [f"{one.mode:o} {one.blob}\t{one.path}\0" for one in sorted(changes, key=lambda one: one.mode != 0)]
     git(repo, "update-index", "-z", "--index-info", input=os.fsencode("".join(lines)), env=env)
     if in_place:
-        return Staged([], [], [])
+        return Staged([], [], [], [])
     written = {one.path: one for one in changes if one.mode}
     ready = {path: draft.name for path, draft in drafts.items() if path in written and draft.blob == written[path].blob}
     rest = {path: one for path, one in written.items() if path not in ready}
     env |= {"GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(room)}
     files = [(name, path) for path, name in ready.items()] + (_files(repo, room, rest, env) if rest else [])
     placed = [_placed(written[path], f"{room}/{name}") for name, path in files]
-    return Staged(files, [one.path for one in changes if not one.mode], placed)
+    replaced = [Known(one.path, one.old) for one in changes if one.status != "A"]
+    return Staged(files, [one.path for one in changes if not one.mode], placed, replaced)
 
 
 def _placed(change: _Change, staged: str) -> Placed:
@@ -70,8 +74,8 @@ def _placed(change: _Change, staged: str) -> Placed:
 
 
 def _change(head: bytes, path: bytes) -> _Change:
-    _, mode, _, blob, status = head.decode().split(" ")
-    return _Change(int(mode, 8), blob, status, os.fsdecode(path))
+    _, mode, old, blob, status = head.decode().split(" ")
+    return _Change(int(mode, 8), old, blob, status, os.fsdecode(path))
 
 
 def _files(repo: Path, room: Path, written: dict[str, _Change], env: dict[str, str]) -> list[tuple[str, str]]:
@@ -124,8 +128,42 @@ def _in_the_way(repo: Path, path: str, as_folder: bool, removed: set[str]) -> bo
         return False
     if os.path.islink(full) or not os.path.isdir(full):
         return path not in removed
-    below = (os.path.join(folder, name) for folder, _, names in os.walk(full) for name in names)
-    return not as_folder and any(os.path.relpath(name, repo) not in removed for name in below)
+    return not as_folder and _holds_more(repo, full, removed)
+
+
+def _holds_more(repo: Path, full: str, removed: set[str]) -> bool:
+    """Whether a folder that a file takes the place of holds anything but what goes."""
+    going = removed | {folder for path in removed for folder in ancestors(path)}
+    inside = (os.path.join(folder, name) for folder, folders, names in os.walk(full) for name in (*folders, *names))
+    return os.path.relpath(full, repo) not in going or any(os.path.relpath(path, repo) not in going for path in inside)
+
+
+def check_replaced(repo: Path, index: bytes, replaced: list[Known]) -> None:
+    """Refuses to write over a file that is not what its commit says, whatever the index is told of it.
+
+    Where the index vouches for a file, that is enough; the others (changed this moment, or marked
+    assume-unchanged or skip-worktree) are read, as git would read them.
+
+    Raises:
+        Refused: with the files.
+    """
+    doubtful = set(unsettled(index, repo, replaced))
+    there = [one for one in replaced if one.path in doubtful and os.path.lexists(f"{repo}/{one.path}")]
+    changed = [one.path for one in there if _blob_of(repo, one.path) != one.blob]
+    if changed:
+        raise Refused(
+            f"files of {repo} are not what HEAD says; nothing was changed\n{some(changed)}",
+            next="commit or stash them (git ls-files -v shows what assume-unchanged and skip-worktree hide)",
+        )
+
+
+def _blob_of(repo: Path, path: str) -> str:
+    if os.path.islink(f"{repo}/{path}"):
+        target = os.readlink(os.fsencode(f"{repo}/{path}"))
+        return git(repo, "hash-object", "--stdin", input=target).decode().strip()
+    if not os.path.isfile(f"{repo}/{path}"):
+        return "not a file"
+    return work(repo, "hash-object", "--", path).decode().strip()
 
 
 def some(paths: list[str], most: int = 10) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from patchline.errors import UsageError
 from patchline.git import git
-from patchline.series.paths import ancestors
+from patchline.paths import ancestors
 
 _ARGUMENTS = 500_000  # bytes of paths a command line; the system's own limit is about 2 MB
 

@@ -17,14 +17,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from patchline.errors import Refused, UsageError
+from patchline.errors import CommandFailed, Refused, UsageError
 from patchline.files import PART, locked, write_whole
 from patchline.git import Top, commit_of, git, start_work, top, work
 from patchline.progress import say
 from patchline.run import Started
 from patchline.series.drafts import Draft
-from patchline.series.index_times import freshen
-from patchline.series.staging import INDEX, some, stage
+from patchline.series.index_entries import freshen
+from patchline.series.staging import INDEX, check_replaced, some, stage
 
 _UNFINISHED = {
     "MERGE_HEAD": "a merge",
@@ -55,6 +55,8 @@ class Journal(NamedTuple):
     staged: list[tuple[str, str]]
     """Staged file and its path in the work tree."""
     removed: list[str]
+    seen: dict[str, list[int]]
+    """Time (in ns) and size of the files that are replaced or removed, as they were when this was decided."""
 
 
 class WorkTree:
@@ -68,17 +70,30 @@ class WorkTree:
         self.index, self.lock = self.git_dir / "index", self.git_dir / "index.lock"
         self.journal, self.applied = self.own / "journal.json", self.own / "applied.json"
 
-    def check_clean(self) -> None:
-        """Refuses a work tree with changes, or in the middle of something.
+    def branch(self) -> str:
+        """Name of the checked-out branch; empty where HEAD is detached."""
+        text = (self.git_dir / "HEAD").read_text("utf-8", "surrogateescape").strip()
+        return text.removeprefix("ref: refs/heads/") if text.startswith("ref: ") else ""
+
+    def check_settled(self) -> None:
+        """Refuses a work tree in the middle of a merge, a rebase or the like, or with unmerged files.
 
         Raises:
-            Refused: with the changed files.
+            Refused: with what it is in the middle of.
         """
         for name, what in _UNFINISHED.items():
             if (self.git_dir / name).exists():
                 raise Refused(
                     f"{self.repo} is in the middle of {what}; nothing was changed", next=f"git -C {self.repo} status"
                 )
+
+    def check_clean(self) -> None:
+        """Refuses a work tree with changes, or in the middle of something.
+
+        Raises:
+            Refused: with the changed files.
+        """
+        self.check_settled()
         if self._checking.end(ok=(0, 1)).stdout == b"":
             return
         status = work(self.repo, "status", "--porcelain=v1", "-z", "--untracked-files=no")
@@ -106,18 +121,22 @@ class WorkTree:
         Raises:
             Refused: untracked files are in the way, or git holds the index.
         """
-        seen = self._stat()
+        stat = self._stat()
         room = self.room
         staged = stage(self.repo, self.git_dir, room, self.head, new, drafts=drafts or {}, in_place=in_place)
         (room / _RECORD).write_text(record)
         self._take_lock(room)
         try:
-            if self._stat() != seen:
+            if self._stat() != stat:
                 raise Refused(
                     f"{self.repo} changed under this run; nothing was changed", next="run the same command again"
                 )
+            if branch and commit_of(self.repo, "HEAD") != self.head:  # where HEAD itself moves, git compares
+                raise Refused(f"HEAD of {self.repo} moved under this run; nothing was changed", next="run it again")
+            check_replaced(self.repo, self.index.read_bytes(), staged.replaced)
             digest = hashlib.sha256((room / INDEX).read_bytes()).hexdigest()
-            journal = Journal(self.head, new, branch, room.name, digest, staged.files, staged.removed)
+            seen = {one.path: _state(f"{self.repo}/{one.path}") for one in staged.replaced}
+            journal = Journal(self.head, new, branch, room.name, digest, staged.files, staged.removed, seen)
             write_whole(self.journal, json.dumps(journal).encode())
             self._move_head(journal)  # the last thing that can fail for want of space
         except BaseException:
@@ -184,7 +203,14 @@ class WorkTree:
     def _move_head(self, journal: Journal) -> None:
         why = "patchline: apply"
         if not journal.branch:
-            git(self.repo, "update-ref", "-m", why, "HEAD", journal.new, journal.old)
+            try:
+                git(self.repo, "update-ref", "-m", why, "HEAD", journal.new, journal.old)
+            except CommandFailed as failed:
+                if commit_of(self.repo, "HEAD") == journal.old:
+                    raise
+                raise Refused(
+                    f"HEAD of {self.repo} moved under this run", next="run the same command again"
+                ) from failed
             return
         name = f"refs/heads/{journal.branch}"
         git(self.repo, "update-ref", "-m", why, name, journal.new)
@@ -205,7 +231,7 @@ class WorkTree:
                 self.lock.unlink()
             self._clear()
             return
-        journal = Journal(*json.loads(self.journal.read_bytes()))
+        journal = self._read_journal()
         index = self.lock if self.lock.exists() else self.index
         ours = hashlib.sha256(index.read_bytes()).hexdigest() == journal.index_sha256
         if not ours or self.head not in (journal.old, journal.new):
@@ -213,6 +239,7 @@ class WorkTree:
             self.journal.unlink()
             self._clear()
             return
+        self._check_untouched(journal)
         say(f"{self.repo}: finishing the run that died")
         if self.head == journal.old:
             self._break_locks(journal)
@@ -220,6 +247,29 @@ class WorkTree:
         self._finish(journal)
         self._refresh()
         self.head = journal.new
+
+    def _read_journal(self) -> Journal:
+        try:
+            return Journal(*json.loads(self.journal.read_bytes()))
+        except (ValueError, TypeError) as broken:
+            raise Refused(
+                f"a run of patchline died half way in {self.repo}, and what it left is not understood",
+                where=str(self.journal),
+                next=f"git -C {self.repo} status, put it right, then remove that file and index.lock",
+            ) from broken
+
+    def _check_untouched(self, journal: Journal) -> None:
+        """Refuses to finish over files that somebody changed since the run died."""
+        room = self.own / journal.room
+        left = [path for name, path in journal.staged if os.path.lexists(room / name)] + journal.removed
+        states = {path: _state(f"{self.repo}/{path}") for path in left}
+        changed = [path for path, state in states.items() if state and state != journal.seen.get(path)]
+        if changed:
+            raise Refused(
+                f"a run of patchline died half way in {self.repo}, and these files were changed since\n{some(changed)}",
+                where=str(self.journal),
+                next="move them elsewhere, then run the same command again: it finishes that run first",
+            )
 
     def _break_locks(self, journal: Journal) -> None:
         """Removes the ref locks that the dead run's git left; a live git's are gone in a moment."""
@@ -252,6 +302,15 @@ class WorkTree:
     def _stat(self) -> tuple[int, int, int]:
         status = self.index.stat()
         return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _state(path: str) -> list[int]:
+    """Time (in ns) and size of a file; empty where there is none."""
+    try:
+        status = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [status.st_mtime_ns, status.st_size]
 
 
 @contextmanager

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,19 +46,10 @@ def checkout(project: Project, upstream: Upstream, pin: Pin) -> Checkout:
     with files.locked(repo.with_name(f".{repo.name}.lock"), str(repo)):
         if repo.exists():
             return _existing(repo, pin)
-        _remove_leftovers(repo)
+        files.clear_parts(repo, patience=_PATIENCE)
         with files.folder_whole(repo) as part:
             base = _make(part, upstream, pin)
     return Checkout(repo, base)
-
-
-def _remove_leftovers(repo: Path) -> None:
-    """Removes what killed runs left; the git of one may still write there, for a moment."""
-    for left in repo.parent.glob(f"{files.PART}{repo.name}-*"):
-        until = time.monotonic() + _PATIENCE
-        while left.exists() and time.monotonic() < until:
-            shutil.rmtree(left, ignore_errors=True)
-            time.sleep(0.01 if left.exists() else 0)
 
 
 def _existing(repo: Path, pin: Pin) -> Checkout:

@@ -58,7 +58,7 @@ def test_what_git_would_find(tmp_path: Path, version: str) -> None:
 
 
 def test_a_file_that_somebody_touched_meanwhile_is_looked_at(tmp_path: Path) -> None:
-    from patchline.series.index_times import Placed, freshen
+    from patchline.series.index_entries import Placed, freshen
 
     repo, _ = prepared(tmp_path)
     blob = git(repo, "rev-parse", "HEAD:a").strip()
@@ -75,7 +75,7 @@ def test_a_file_that_somebody_touched_meanwhile_is_looked_at(tmp_path: Path) -> 
 
 
 def test_an_index_that_git_holds_or_that_has_another_form_is_left_to_git(tmp_path: Path) -> None:
-    from patchline.series.index_times import Placed, freshen
+    from patchline.series.index_entries import Placed, freshen
 
     repo, _ = prepared(tmp_path)
     index = repo / ".git" / "index"

@@ -1,8 +1,6 @@
-"""Which paths a patch may write: regular files inside its tree, and nothing git would obey."""
+"""Which paths may be written below a folder: those that stay inside it, and that git would not obey."""
 
 from __future__ import annotations
-
-import os
 
 COMPONENT_BYTES = 255
 """Longest file name of every file system that we know of."""
@@ -14,14 +12,14 @@ _IGNORED = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range
 
 
 def fault(path: str) -> str | None:
-    """Why `path` may not be a target, or None where it may."""
+    """Why `path` may not be written, or None where it may."""
     if not path:
         return "it is empty"
     if "\0" in path:
         return "it holds a NUL byte"
     if path.startswith("/") or path[1:3] in (":/", ":\\"):
         return "it is absolute"
-    if len(os.fsencode(path)) > PATH_BYTES:
+    if _size(path) > PATH_BYTES:
         return f"it is longer than {PATH_BYTES} bytes"
     parts = path.replace("\\", "/").split("/")
     return next((why for part in parts if (why := _part_fault(part))), None)
@@ -30,11 +28,16 @@ def fault(path: str) -> str | None:
 def _part_fault(part: str) -> str | None:
     if part in ("", ".", ".."):
         return f"it has the component {part!r}"
-    if len(os.fsencode(part)) > COMPONENT_BYTES:
+    if _size(part) > COMPONENT_BYTES:
         return f"a component is longer than {COMPONENT_BYTES} bytes"
     if _is_dot_git(part):
         return f"{part!r} is a spelling of .git"
     return None
+
+
+def _size(name: str) -> int:
+    """Bytes of `name` in UTF-8, whatever the locale: the same paths are refused on every machine."""
+    return len(name.encode("utf-8", "surrogateescape"))
 
 
 def _is_dot_git(part: str) -> bool:
