@@ -198,11 +198,11 @@ def _parsed(folder: Path, answer: bytes) -> Top:
     """Each answer is a line, but a path may hold line ends: the known ones are taken off at both ends."""
     here = os.fsencode(folder.resolve())
     if not answer.startswith(here + b"\n"):
-        found = os.fsdecode(answer.split(b"\n", 1)[0])
+        outer = os.fsdecode(answer.split(b"\n", 1)[0])
         raise UsageError(
-            f"{folder} is a subfolder of the git work tree {found}, not its top",
+            f"{folder} is a subfolder of the git work tree {outer}, not its top",
             where=str(folder),
-            next=f"give --repo {found}, or --source {folder} --out DIR for a folder without git",
+            next=f"give --repo {outer}, or --source {folder} --out DIR for a folder without git",
         )
     paths, _, head = answer.removesuffix(b"\n")[len(here) + 1 :].rpartition(b"\n")
     own, _, objects = map(os.fsdecode, paths.rpartition(b"\n"))

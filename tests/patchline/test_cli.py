@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from carrying import project
+from repos import mail, repository, series
 from verbs import patchline
 
-from patchline import cli
+from patchline import __version__, cli
 from patchline.errors import Exit, Refused
 
 
@@ -101,7 +102,20 @@ def test_help_with_json_is_one_object() -> None:
     assert ended.exit == 0
     assert "--json" in ended.data["help"]
     assert "Exit codes" in patchline("--help", "--json").data["help"]
-    assert patchline("--version", "--json").data["version"] == cli.__version__
+    assert patchline("--version", "--json").data["version"] == __version__
+
+
+def test_a_run_with_nothing_to_do_imports_nothing_that_places_hunks(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "r", {"f": "one\n"})
+    file = series(tmp_path / "s", {"p.patch": mail("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-one\n+two\n")})
+    words = ("apply", "--repo", repo, "--series", file)
+    loud = {"PYTHONPROFILEIMPORTTIME": "1"}
+    assert "patchline.series.place\n" in patchline(*words, env=loud).err
+    again = patchline(*words, env=loud)
+    assert "nothing to do" in again.out
+    imported = {line.rpartition("|")[2].strip() for line in again.err.splitlines()}
+    assert "patchline.series.placement" in imported
+    assert imported.isdisjoint({"patchline.series.place", "patchline.series.hunks", "patchline.series.plan"})
 
 
 STRICT = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C", "PYTHONIOENCODING": "ascii:strict"}

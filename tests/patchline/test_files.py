@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from repos import mail, series, write
+from verbs import patchline
 
-from patchline.errors import Refused
+from patchline.errors import Refused, UsageError
 from patchline.files import clear_parts, folder_replaced, folder_whole, locked, write_whole
+from patchline.series import folder
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -61,6 +67,32 @@ def test_only_the_parts_of_exactly_one_name_are_cleared(tmp_path: Path) -> None:
         clear_parts(tmp_path / name)
         assert before - set(tmp_path.iterdir()) == {part}
     clear_parts(tmp_path / "no" / "such")
+
+
+def test_a_copy_leaves_the_half_made_one_of_another_name(tmp_path: Path) -> None:
+    write(tmp_path / "source", {"f": "one\n"})
+    file = series(tmp_path / "s", {"p.patch": mail("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-one\n+two\n")})
+    mine, other = (killed(tmp_path / "out" / name, tmp_path / "aside") for name in ("build", "build-2"))
+    ended = patchline("apply", "--source", tmp_path / "source", "--series", file, "--out", tmp_path / "out" / "build")
+    assert ended.exit == 0, ended.err
+    assert (mine.exists(), other.exists()) == (False, True)
+
+
+def test_a_full_disk_is_no_fault_of_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def copytree(number: int) -> Callable[..., None]:
+        def fail(*_: object, **__: object) -> None:
+            raise shutil.Error([("a", "b", str(OSError(errno.EACCES, "no"))), ("c", "d", str(OSError(number, "why")))])
+
+        return fail
+
+    write(tmp_path / "source", {"f": "one\n"})
+    monkeypatch.setattr(shutil, "copytree", copytree(errno.ENOSPC))
+    with pytest.raises(OSError, match="No space left on device"):
+        folder.write(tmp_path / "source", tmp_path / "out", {})
+    monkeypatch.setattr(shutil, "copytree", copytree(errno.EIO))
+    with pytest.raises(UsageError, match="cannot be copied whole"):
+        folder.write(tmp_path / "source", tmp_path / "out", {})
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
 def test_clearing_waits_for_a_program_that_still_writes(tmp_path: Path) -> None:

@@ -95,6 +95,11 @@ def test_a_repository_of_somebody_else(tmp_path: Path, foreign: Path) -> None:
     assert (foreign / "f").read_text().startswith("one\n")
 
 
+def test_root_by_sudo_is_the_owner_as_git_sees_it(foreign: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUDO_UID", "12345")
+    assert ours.top(foreign).head == head(foreign)
+
+
 def test_replaced_objects_and_grafts_are_not_looked_at(tmp_path: Path) -> None:
     repo = repository(tmp_path / "r", {"f": "one\n"})
     first = head(repo)

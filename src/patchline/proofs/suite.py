@@ -26,6 +26,9 @@ _BY_HAND = "run the tests by hand in the proof's environment"
 # No configuration and no conftest.py, from wherever: a test's verdict is the test's own.
 _PYTEST = ("-P", "-m", "pytest", "-p", "report_plugin", "-p", "no:cacheprovider", "-c", os.devnull, "--noconftest")
 
+# Longer ones parse sources, which Python 3.11 cannot while another thread does too: a SystemError ends pytest.
+_SHORT = "--tb=line"
+
 
 class Test(NamedTuple):
     """One test's run."""
@@ -81,7 +84,7 @@ def run(python: Path, root: Path, files: Sequence[str], place: Place, *, limit: 
         report, log = Path(scratch, "report.json"), Path(scratch, "log")
         Path(scratch, "report_plugin.py").write_bytes(_PLUGIN.read_bytes())
         command = [str(python), *_PYTEST, "--confcutdir", str(root / TESTS), "--rootdir", str(root)]
-        command += ["-q", "--no-header", "--tb=short", *files]
+        command += ["-q", "--no-header", _SHORT, *files]
         started = time.monotonic()
         status = _watch(command, root, _environment(place, scratch, report), log, place.what, limit)
         return _read(report, log, place, status, time.monotonic() - started)

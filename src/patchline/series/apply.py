@@ -11,8 +11,9 @@ from patchline.errors import Refused
 from patchline.progress import say
 from patchline.series import quilt
 from patchline.series.applied import Applied, load, record
+from patchline.series.moves import held, move
 from patchline.series.placement import Placement, Rule
-from patchline.series.worktree import WorkTree, held
+from patchline.series.worktree import WorkTree
 
 if TYPE_CHECKING:  # a run that finds nothing to do imports neither
     from patchline.series.plan import Plan
@@ -98,7 +99,7 @@ def put(
     if discard:
         _discard(tree)
     done = record(base, found.digest, rule.value, [patch.name for patch in patches], ids)
-    tree.move(ids[-1], branch=branch, record=done.dumps(), drafts=ready)
+    move(tree, ids[-1], branch=branch, record=done.dumps(), drafts=ready)
     return Result(tree.repo, done.patches, _moved(made), base)
 
 

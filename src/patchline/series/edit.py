@@ -14,11 +14,12 @@ from patchline.series.applied import record
 from patchline.series.carried import Carried
 from patchline.series.export import Exported, check_unchanged, file_name, names_of, prepare, present, publish
 from patchline.series.mail import Header
+from patchline.series.moves import held, move
 from patchline.series.patch import Patch, parsed
 from patchline.series.placement import Rule
 from patchline.series.plan import Changes, Step, plan
 from patchline.series.trees import CommitTree
-from patchline.series.worktree import WorkTree, held
+from patchline.series.worktree import WorkTree
 
 
 class _Open(NamedTuple):
@@ -164,6 +165,6 @@ def _rewrite(opened: _Open, steps: list[Step], names: list[str]) -> Exported:
     if made != opened.wanted:
         raise Refused(f"the series would make tree {made}, not the work tree's {opened.wanted}; nothing was changed")
     ready = prepare(opened.carried, tree.repo, opened.base, ids[-1], None, names=names)
-    tree.move(ids[-1], record=record(opened.base, "", Rule.UNIQUE.value, names, ids).dumps(), in_place=True)
+    move(tree, ids[-1], record=record(opened.base, "", Rule.UNIQUE.value, names, ids).dumps(), in_place=True)
     publish(opened.carried, tree, ready)
     return ready.done._replace(taken=tuple(diff.path for diff in opened.edits.files) if opened.edits else ())

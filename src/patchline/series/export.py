@@ -13,11 +13,12 @@ from patchline.files import clear_parts, folder_replaced
 from patchline.series import applied, history, quilt
 from patchline.series.carried import Carried
 from patchline.series.history import Commit
+from patchline.series.moves import held
 from patchline.series.patch import Patch
 from patchline.series.placement import Rule
 from patchline.series.plan import plan
 from patchline.series.trees import CommitTree
-from patchline.series.worktree import WorkTree, held
+from patchline.series.worktree import WorkTree
 
 
 class Exported(NamedTuple):
