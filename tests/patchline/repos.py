@@ -69,7 +69,9 @@ def files_of(root: Path) -> dict[str, tuple[str, bytes]]:
     found: dict[str, tuple[str, bytes]] = {}
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name != ".git"]
-        for path in (Path(folder, name) for name in [*names, *(one for one in folders if Path(folder, one).is_symlink())]):
+        for path in (
+            Path(folder, name) for name in [*names, *(one for one in folders if Path(folder, one).is_symlink())]
+        ):
             name = path.relative_to(root).as_posix()
             if path.is_symlink():
                 found[name] = ("link", os.fsencode(os.readlink(path)))

@@ -328,7 +328,9 @@ def test_a_linked_work_tree(tmp_path: Path) -> None:
     main = repository(tmp_path / "r", {"f": lines(3)})
     git(main, "worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))
     diff = "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n line 1\n-line 2\n+line two\n line 3\n"
-    ended = patchline("apply", "--repo", tmp_path / "linked", "--series", series(tmp_path / "s", {"p.patch": mail(diff)}))
+    ended = patchline(
+        "apply", "--repo", tmp_path / "linked", "--series", series(tmp_path / "s", {"p.patch": mail(diff)})
+    )
     assert ended.exit == 0, ended.err
     assert (tmp_path / "linked" / "f").read_text() == "line 1\nline two\nline 3\n"
     assert git(tmp_path / "linked", "status", "--porcelain") == ""

@@ -41,7 +41,7 @@ def test_nothing_to_check_is_an_error(tmp_path: Path) -> None:
         ("Subject: ", "Subject: [PATCH] ", "its header is not in the one form"),
         ("From: Ann Author <ann@example.org>\n", "", "no author or no date"),
         ("\n+three\n", "\n+three\n+four\n", "a hunk is longer|the hunk's lines do not add up|cut short|no hunk counts"),
-        ("b/demo/core.py\n@@", "b/../core.py\n@@", "'..'|two names"),
+        ("b/demo/core.py\n@@", "b/../core.py\n@@", "'..'|name other files"),
     ],
 )
 def test_findings(tmp_path: Path, old: str, new: str, what: str) -> None:

@@ -21,7 +21,9 @@ from patchline.errors import PatchlineError, ProofFailed, SourceMismatch, UsageE
 from patchline.overlay import overlay
 from patchline.proofs import prove as proving
 from patchline.proofs.env import Environment
+from patchline.proofs.suite import Run
 from patchline.proofs.tree import overlaid
+from patchline.proofs.verdicts import Proof, needed
 from patchline.series.carried import Carried, carried
 
 FIXED = core(l3="# three")["demo/core.py"].replace("return total", "return max(1, total // tp)")
@@ -185,6 +187,31 @@ def test_a_patch_that_names_another_ones_tests(two: Carried) -> None:
     assert first.stands
     assert second.faults == ["no test fails without it: the patches before it make its tests pass"]
     assert second.without == []
+
+
+def test_a_first_patch_that_changes_nothing_installed(
+    tmp_path: Path, environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = ("[Demo] Three words", {"docs/index.md": "# more\n"}), ("[Demo] Four heads", {"demo/core.py": FIXED})
+    monkeypatch.setattr(proving, "_environment", lambda _: environment)
+    two = carried("demo", project(tmp_path / "p", *changes))
+    the_tests(two, RED)
+    write(two.project.root, {"tests/patches/demo/test_four.py": RED})
+    first, second = proving.prove(two).proofs
+    assert first.faults == ["it changes no file of the installed package"]
+    assert second.stands
+    assert len(second.without) == 1
+
+
+def test_tests_that_cannot_be_collected_on_the_patches_before() -> None:
+    before = Run({}, [], ["tests/patches/demo/test_four.py: ImportError"], 0.0)
+    (fault,) = needed(Proof("a.patch", ["test_four.py::test_x"], [], [], []), before).faults
+    assert fault == "on the patches before it, not collected: tests/patches/demo/test_four.py: ImportError"
+
+
+def test_the_modules_of_a_change() -> None:
+    paths = ["demo/__init__.py", "demo/v1/core.py", "demo/data.txt", "demo/my-script.py", "demo/a b.py"]
+    assert proving._modules(paths) == ("demo", "demo.v1.core")
 
 
 def failed(series: Carried, kind: type[PatchlineError], **limits: float) -> str:

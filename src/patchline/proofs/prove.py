@@ -124,9 +124,9 @@ def prove(carried: Carried, *, limit: float = LIMIT) -> Proven:
 
 
 def _modules(paths: Sequence[str]) -> tuple[str, ...]:
-    """The dotted names of those paths that are Python modules."""
-    names = {path[: -len(".py")].removesuffix("/__init__").replace("/", ".") for path in paths if path.endswith(".py")}
-    return tuple(sorted(names))
+    """The dotted names of those paths that can be imported."""
+    parts = [path.removesuffix(".py").removesuffix("/__init__").split("/") for path in paths if path.endswith(".py")]
+    return tuple(sorted(".".join(names) for names in parts if all(name.isidentifier() for name in names)))
 
 
 def _conftests(root: Path, tests: Sequence[str]) -> list[str]:

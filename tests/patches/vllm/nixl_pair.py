@@ -23,13 +23,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import msgspec
 import numpy as np
 import torch
-
 from vllm.config import (
     CacheConfig,
     DeviceConfig,
@@ -70,13 +69,7 @@ REQUEST = "request"
 Blocks = tuple[list[int], ...]  # of one request, for each cache group
 
 # What vLLM 0.31.0 itself puts into its handshake.
-STOCK_FIELDS = (
-    "engine_id agent_metadata kv_caches_base_addr device_id num_blocks block_lens "
-    "block_strides kv_cache_layout block_size ssm_sizes attn_backend_name "
-    "physical_blocks_per_logical_kv_block region_num_blocks region_group_ids "
-    "region_names region_mem_types dcp_size pcp_size region_members "
-    "packed_member_layouts"
-).split()
+STOCK_FIELDS = ["engine_id", "agent_metadata", "kv_caches_base_addr", "device_id", "num_blocks", "block_lens", "block_strides", "kv_cache_layout", "block_size", "ssm_sizes", "attn_backend_name", "physical_blocks_per_logical_kv_block", "region_num_blocks", "region_group_ids", "region_names", "region_mem_types", "dcp_size", "pcp_size", "region_members", "packed_member_layouts"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,9 +129,7 @@ def model_config(heads: int, layers: int) -> ModelConfig:
         "max_position_embeddings": MAX_TOKENS,
     }
     Path(folder, "config.json").write_text(json.dumps(config))
-    return ModelConfig(
-        model=folder, dtype="float32", skip_tokenizer_init=True, max_model_len=MAX_TOKENS
-    )
+    return ModelConfig(model=folder, dtype="float32", skip_tokenizer_init=True, max_model_len=MAX_TOKENS)
 
 
 def free_port() -> int:
@@ -147,9 +138,7 @@ def free_port() -> int:
         return sock.getsockname()[1]
 
 
-def codes(
-    layer: int, heads: list[int], blocks: list[int], positions: int, channels: int
-) -> torch.Tensor:
+def codes(layer: int, heads: list[int], blocks: list[int], positions: int, channels: int) -> torch.Tensor:
     """What the elements ``[block, head, position, channel]`` of a layer hold."""
     code = torch.tensor(layer + 1)
     for values, bits in (
@@ -165,7 +154,7 @@ def codes(
 class LocalNixl:
     """A NIXL agent for one process: what it is told to move, it copies at once."""
 
-    agents: dict[str, "LocalNixl"] = {}
+    agents: ClassVar[dict[str, "LocalNixl"]] = {}
 
     def __init__(self, name: str, config: Any = None) -> None:
         self.name, self.agents[name] = name, self
@@ -192,9 +181,9 @@ class LocalNixl:
         owner = self.agents.get(agent, self)
         descs = np.asarray(descs, dtype=np.uint64)
         for base, size, _ in descs.tolist():
-            assert any(
-                start <= base and base + size <= end for start, end in owner.memory
-            ), f"{size} bytes at {base} are not registered memory of {owner.name}"
+            assert any(start <= base and base + size <= end for start, end in owner.memory), (
+                f"{size} bytes at {base} are not registered memory of {owner.name}"
+            )
         self.lists.append((owner, descs))
         return len(self.lists) - 1
 
@@ -286,26 +275,18 @@ class Engine:
     def _start_worker(self, pp_rank: int, rank: int) -> None:
         config = self._vllm_config(pp_rank, rank)
         per_stage = len(self.layers) // self.pp
-        stages = [
-            range(stage * per_stage, (stage + 1) * per_stage) for stage in range(self.pp)
-        ]
-        specs: list[dict[str, KVCacheSpec]] = [
-            {layer_name(i): self._spec(i) for i in stage} for stage in stages
-        ]
+        stages = [range(stage * per_stage, (stage + 1) * per_stage) for stage in range(self.pp)]
+        specs: list[dict[str, KVCacheSpec]] = [{layer_name(i): self._spec(i) for i in stage} for stage in stages]
         cache_config = get_kv_cache_configs(config, specs, [1 << 28] * self.pp)[pp_rank]
         for index, group in enumerate(cache_config.kv_cache_groups):
             self.group_of |= dict.fromkeys(group.layer_names, index)
         connector_class = NixlPushConnector if self.push else NixlConnector
         with (
             patch.object(base_worker, "get_tensor_model_parallel_rank", lambda: rank),
-            patch.object(
-                base_worker, "get_tensor_model_parallel_world_size", lambda: self.tp
-            ),
+            patch.object(base_worker, "get_tensor_model_parallel_world_size", lambda: self.tp),
             patch.object(base_worker, "NixlWrapper", self.agent_class),
             # The worker would pin this whole process to one core.
-            patch.object(
-                base_worker.current_platform, "discover_numa_topology", lambda: []
-            ),
+            patch.object(base_worker.current_platform, "discover_numa_topology", list),
         ):
             connector = connector_class(config, KVConnectorRole.WORKER, cache_config)
         connector.connector_worker.use_mla = self.use_mla
@@ -318,9 +299,7 @@ class Engine:
     def _vllm_config(self, pp_rank: int, rank: int) -> VllmConfig:
         config = VllmConfig(
             model_config=model_config(self.model_heads, len(self.layers)),
-            cache_config=CacheConfig(
-                block_size=self.block_size, enable_prefix_caching=False
-            ),
+            cache_config=CacheConfig(block_size=self.block_size, enable_prefix_caching=False),
             scheduler_config=SchedulerConfig(
                 max_num_seqs=4,
                 max_num_batched_tokens=MAX_TOKENS,
@@ -407,9 +386,7 @@ class Engine:
         for (_, rank), layers in self.caches.items():
             for layer, cache in layers.items():
                 held = blocks[self.group_of[layer_name(layer)]]
-                cache.view(torch.int32)[held] = codes(
-                    layer, self.heads_held(layer, rank), held, *cache.shape[2:]
-                )
+                cache.view(torch.int32)[held] = codes(layer, self.heads_held(layer, rank), held, *cache.shape[2:])
 
     def shutdown(self) -> None:
         self.stopped.set()
@@ -431,9 +408,7 @@ def connect(local: Engine, remote: Engine, **kind: Any) -> None:
     """Every local rank does its real handshake over the real side channel."""
     for connector in local.connectors.values():
         worker = connector.connector_worker
-        future = worker._ensure_handshake(
-            remote.engine_id, HOST, remote.port, remote.tp, pp_size=remote.pp, **kind
-        )
+        future = worker._ensure_handshake(remote.engine_id, HOST, remote.port, remote.tp, pp_size=remote.pp, **kind)
         try:
             if future is not None:
                 future.result(20)
@@ -510,9 +485,7 @@ def transfer(
         cached = (0,) * len(decode_blocks)
         work.add_new_req_to_recv(REQUEST, decode_blocks, params, cached, True)
         if decode.push:
-            work.push_registrations[REQUEST] = registration(
-                prefill, decode, decode_blocks
-            )
+            work.push_registrations[REQUEST] = registration(prefill, decode, decode_blocks)
         if not finished(connector, work):
             waiting.append(connector)
     deadline = time.monotonic() + 15

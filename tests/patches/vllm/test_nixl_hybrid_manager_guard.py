@@ -19,7 +19,6 @@ from nixl_pair import (
     pair,
     transfer,
 )
-
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl import base_worker
 
 FLAG = "--disable-hybrid-kv-cache-manager"
@@ -33,9 +32,7 @@ SAME_HEADS = (Layer(8, 32, sliding=True), Layer(8, 32))
 pull_and_push = pytest.mark.parametrize("push", [False, True], ids=["pull", "push"])
 
 
-def engines(
-    layers: tuple[Layer, ...], prefill_tp: int, decode_tp: int, **options: Any
-) -> tuple[Engine, Engine]:
+def engines(layers: tuple[Layer, ...], prefill_tp: int, decode_tp: int, **options: Any) -> tuple[Engine, Engine]:
     options = {"hybrid": True, "num_blocks": 16, **options}
     return (
         Engine("kv_producer", layers, prefill_tp, **options),
@@ -67,7 +64,7 @@ def assert_refused(reader: Engine, peer: Engine, **kind: Any) -> None:
 
 @pytest.mark.holds(stock=DID_NOT_RAISE)
 @pytest.mark.parametrize(
-    "layers, prefill_tp, decode_tp",
+    ("layers", "prefill_tp", "decode_tp"),
     [(SILENT, 2, 4), (SMALL, 1, 2)],
     ids=["stock-reads-wrong-bytes", "all-heads-divide"],
 )
@@ -152,7 +149,7 @@ def test_equal_tp_moves_shared_pages_of_pipeline_stages():
 
 @pytest.mark.unchanged
 @pull_and_push
-@pytest.mark.parametrize("prefill_tp, decode_tp", [(1, 2), (2, 1)])
+@pytest.mark.parametrize(("prefill_tp", "decode_tp"), [(1, 2), (2, 1)])
 def test_layers_of_one_head_count_share_pages_at_any_tp(push, prefill_tp, decode_tp):
     assert_moves(*engines(SAME_HEADS, prefill_tp, decode_tp, push=push))
 

@@ -26,7 +26,6 @@ from nixl_pair import (
     registration,
     transfer,
 )
-
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl.metadata import (
     NIXL_CONNECTOR_VERSION,
     NixlAgentMetadata,
@@ -65,7 +64,7 @@ def assert_nothing_prepared(local: Engine, remote: Engine) -> None:
 @pytest.mark.holds(stock=SPLIT_FAILS)
 @pull_and_push
 @pytest.mark.parametrize(
-    "layers, prefill_tp, decode_tp",
+    ("layers", "prefill_tp", "decode_tp"),
     [
         pytest.param(SMALL, 2, 4, id="8/2-TP2-TP4"),
         pytest.param(SMALL, 4, 8, id="8/2-TP4-TP8-global-replicated-on-both"),
@@ -84,7 +83,7 @@ def test_each_decode_rank_gets_its_own_heads(push, layers, prefill_tp, decode_tp
 @pytest.mark.holds(stock=SPLIT_FAILS)
 @pull_and_push
 @pytest.mark.parametrize(
-    "layers, prefill_tp, decode_tp",
+    ("layers", "prefill_tp", "decode_tp"),
     [
         pytest.param(SMALL, 2, 4, id="8/2-TP2-TP4"),
         pytest.param(GEMMA4_31B, 4, 8, id="16/4-TP4-TP8"),
@@ -126,10 +125,7 @@ def test_model_wide_count_may_be_the_smaller_one():
 @pull_and_push
 def test_mla_regions_among_mixed_ones_are_copied_whole(push):
     layers = (*SMALL, MLA)
-    p, d = (
-        make(layers, tp, push=push, change_spec=one_head_is_mla)
-        for make, tp in ((prefill, 2), (decode, 4))
-    )
+    p, d = (make(layers, tp, push=push, change_spec=one_head_is_mla) for make, tp in ((prefill, 2), (decode, 4)))
     with pair(p, d):
         transfer(p, d)
         assert_landed(d)
@@ -182,9 +178,7 @@ def test_push_prefill_refuses_to_write_to_a_smaller_decode_tp():
         connect(p, d)
         for rank in range(p.tp):
             with pytest.raises(NotImplementedError, match="decode TP 1 < prefill TP 2"):
-                p.worker(rank)._do_start_push_kv(
-                    "request", ([1],), registration(p, d, ([2],))
-                )
+                p.worker(rank)._do_start_push_kv("request", ([1],), registration(p, d, ([2],)))
 
 
 @pytest.mark.unchanged
@@ -216,16 +210,14 @@ def test_peer_without_head_counts_is_refused_where_model_wide_sizing_is_wrong(pu
 def test_head_counts_of_the_wrong_number_are_refused(kv_heads):
     p, d = prefill(SMALL, 1).change_metadata(advertise(kv_heads)), decode(SMALL, 2)
     with pair(p, d):
-        with pytest.raises(
-            RuntimeError, match=f"{len(kv_heads)} region_kv_heads for 6 regions"
-        ):
+        with pytest.raises(RuntimeError, match=f"{len(kv_heads)} region_kv_heads for 6 regions"):
             connect(d, p)
         assert_nothing_prepared(d, p)
 
 
 @pytest.mark.holds(stock=DID_NOT_RAISE)
 @pytest.mark.parametrize(
-    "layers, kv_heads, decode_tp",
+    ("layers", "kv_heads", "decode_tp"),
     [
         pytest.param(SMALL, [8] * 6, 2, id="one-count-for-all"),
         pytest.param(SMALL, [4] * 5 + [1], 2, id="counts-of-the-reader"),
@@ -236,9 +228,7 @@ def test_head_counts_of_the_wrong_number_are_refused(kv_heads):
         pytest.param(SMALL, [8] * 5 + [1], 1, id="equal-tp"),
     ],
 )
-def test_head_counts_that_contradict_the_block_lengths_are_refused(
-    layers, kv_heads, decode_tp
-):
+def test_head_counts_that_contradict_the_block_lengths_are_refused(layers, kv_heads, decode_tp):
     p, d = prefill(layers, 1).change_metadata(advertise(kv_heads)), decode(layers, decode_tp)
     with pair(p, d):
         with pytest.raises(RuntimeError, match="contradict its block lengths or TP"):
@@ -298,10 +288,7 @@ def separate_kv_slots(spec: AttentionSpec) -> AttentionSpec:
 
 @pytest.mark.holds(stock=DID_NOT_RAISE)
 def test_pages_with_separate_slots_for_k_and_v_are_not_cut():
-    p, d = (
-        make(SMALL, tp, change_spec=separate_kv_slots)
-        for make, tp in ((prefill, 1), (decode, 2))
-    )
+    p, d = (make(SMALL, tp, change_spec=separate_kv_slots) for make, tp in ((prefill, 1), (decode, 2)))
     with pair(p, d):
         with pytest.raises(NotImplementedError, match="cannot cut a page by KV head"):
             connect(d, p)
@@ -310,10 +297,7 @@ def test_pages_with_separate_slots_for_k_and_v_are_not_cut():
 
 @pytest.mark.holds(stock=r"KV cache sizes must match between P and D when replicated")
 def test_token_major_layout_is_refused_where_a_region_must_be_cut():
-    p, d = (
-        make(SMALL, tp, model_heads=2, layout="LBNHC")
-        for make, tp in ((prefill, 4), (decode, 8))
-    )
+    p, d = (make(SMALL, tp, model_heads=2, layout="LBNHC") for make, tp in ((prefill, 4), (decode, 8)))
     with pair(p, d), pytest.raises(RuntimeError, match="requires contiguous heads"):
         connect(d, p)
 
@@ -324,7 +308,7 @@ def test_token_major_layout_is_refused_where_a_region_must_be_cut():
 @pytest.mark.unchanged
 @pull_and_push
 @pytest.mark.parametrize(
-    "layers, prefill_tp, decode_tp",
+    ("layers", "prefill_tp", "decode_tp"),
     [
         pytest.param(SMALL, 2, 2, id="mixed-equal-TP"),
         pytest.param(SMALL, 4, 4, id="mixed-equal-TP-replicated"),
@@ -342,7 +326,7 @@ def test_served_by_stock(push, layers, prefill_tp, decode_tp):
 
 
 @pytest.mark.unchanged
-@pytest.mark.parametrize("prefill_tp, decode_tp", [(4, 16), (8, 16), (16, 16)])
+@pytest.mark.parametrize(("prefill_tp", "decode_tp"), [(4, 16), (8, 16), (16, 16)])
 def test_uniform_pull_with_replicated_heads(prefill_tp, decode_tp):
     p, d = prefill(UNIFORM, prefill_tp), decode(UNIFORM, decode_tp)
     with pair(p, d):
@@ -353,14 +337,13 @@ def test_uniform_pull_with_replicated_heads(prefill_tp, decode_tp):
 @pytest.mark.unchanged
 @pull_and_push
 @pytest.mark.parametrize(
-    "layers, decode_tp",
+    ("layers", "decode_tp"),
     [(SMALL, 1), (SMALL, 2), ((*SMALL, MLA), 2), (UNIFORM, 2)],
     ids=["mixed-equal-TP", "mixed", "mixed-and-MLA", "uniform"],
 )
 def test_peer_without_head_counts_is_served_as_on_stock(push, layers, decode_tp):
     p, d = (
-        make(layers, tp, push=push, change_spec=one_head_is_mla)
-        for make, tp in ((prefill, 1), (decode, decode_tp))
+        make(layers, tp, push=push, change_spec=one_head_is_mla) for make, tp in ((prefill, 1), (decode, decode_tp))
     )
     (d if push else p).as_stock()
     with pair(p, d):
@@ -369,13 +352,10 @@ def test_peer_without_head_counts_is_served_as_on_stock(push, layers, decode_tp)
 
 
 @pytest.mark.unchanged
-@pytest.mark.parametrize("prefill_tp, decode_tp", [(1, 2), (2, 1)])
+@pytest.mark.parametrize(("prefill_tp", "decode_tp"), [(1, 2), (2, 1)])
 def test_mla_draft_beside_a_uniform_model(prefill_tp, decode_tp):
     layers = (*UNIFORM, MLA)
-    p, d = (
-        make(layers, tp, change_spec=one_head_is_mla)
-        for make, tp in ((prefill, prefill_tp), (decode, decode_tp))
-    )
+    p, d = (make(layers, tp, change_spec=one_head_is_mla) for make, tp in ((prefill, prefill_tp), (decode, decode_tp)))
     with pair(p, d):
         transfer(p, d)
         assert_landed(d)
@@ -383,7 +363,7 @@ def test_mla_draft_beside_a_uniform_model(prefill_tp, decode_tp):
 
 @pytest.mark.unchanged
 @pull_and_push
-@pytest.mark.parametrize("prefill_tp, decode_tp", [(1, 2), (2, 1)])
+@pytest.mark.parametrize(("prefill_tp", "decode_tp"), [(1, 2), (2, 1)])
 def test_mla_model(push, prefill_tp, decode_tp):
     p, d = (
         make((MLA, MLA), tp, push=push, use_mla=True, change_spec=one_head_is_mla)
@@ -422,9 +402,7 @@ def test_push_from_pipeline_stages_at_equal_tp():
 @pytest.mark.unchanged
 def test_a_stock_peer_can_read_the_handshake():
     hints = get_type_hints(NixlAgentMetadata)
-    stock_metadata = make_dataclass(
-        "StockMetadata", [(name, hints[name]) for name in STOCK_FIELDS]
-    )
+    stock_metadata = make_dataclass("StockMetadata", [(name, hints[name]) for name in STOCK_FIELDS])
     engine = prefill(SMALL, 1)
     with pair(engine):
         encoded = engine.connectors[0, 0].get_handshake_metadata().agent_metadata_bytes
