@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from typing import BinaryIO
 
@@ -35,7 +35,7 @@ class Writing:
         (self.apart / "pack").mkdir(parents=True)
         self.crashes = set(tree.git_dir.glob("fast_import_crash_*"))
         env = {"GIT_OBJECT_DIRECTORY": str(self.apart), "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(tree.objects)}
-        with tempfile.TemporaryFile(dir=self.apart) as stream:  # a file, not memory: a series can be any size
+        with os.fdopen(os.memfd_create("series"), "w+b") as stream:  # git reads it at its own pace
             _stream(stream, base, commits, fallback)
             self.started = start(
                 tree.repo, "fast-import", "--quiet", "--force", "--done", "--depth=0", stdin=stream, env=env

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from patchline.errors import UsageError
-from patchline.git import git
+from patchline.git import git, start
 from patchline.paths import ancestors
+from patchline.run import Started
 
 _ARGUMENTS = 500_000  # bytes of paths a command line; the system's own limit is about 2 MB
 
@@ -54,13 +55,16 @@ class CommitTree:
         wanted = {path for path in paths if path not in self._entries}
         wanted |= {folder for path in wanted for folder in ancestors(path)}
         blobs: dict[str, list[tuple[str, int]]] = {}
-        for path, mode, name in self._listed(wanted):
+        options = ("-z", "-t", "--full-tree", self.commit, "--")
+        listings = [start(self.repo, "ls-tree", *options, *paths) for paths in _batches(sorted(wanted))]
+        files = {path: self._checked_out(path) for path in wanted}  # while git lists
+        for path, mode, name in _listed(listings, wanted):
             if mode == 0o040000:
                 self._folders.add(path)
             elif mode == 0o160000:
                 self._entries[path] = Entry(mode, b"")
-            elif (data := self._checked_out(path, name)) is not None:
-                self._entries[path] = Entry(mode, data)
+            elif self._is(files[path], name):
+                self._entries[path] = Entry(mode, files[path])
             else:
                 blobs.setdefault(name, []).append((path, mode))
         for name, data in self._blobs(list(blobs)):
@@ -68,23 +72,15 @@ class CommitTree:
         for path in wanted:
             self._entries.setdefault(path, None)
 
-    def _listed(self, among: set[str]) -> Iterator[tuple[str, int, str]]:
-        for paths in _batches(sorted(among)):
-            out = git(self.repo, "ls-tree", "-z", "-t", "--full-tree", self.commit, "--", *paths)
-            for record in out.split(b"\0")[:-1]:
-                head, _, name = record.partition(b"\t")
-                path = os.fsdecode(name)
-                if path in among:  # git lists whole folders on the way
-                    mode, _, blob = head.split(b" ")
-                    yield path, int(mode, 8), blob.decode()
-
-    def _checked_out(self, path: str, name: str) -> bytes | None:
+    def _checked_out(self, path: str) -> bytes:
         try:
             with open(f"{self.repo}/{path}", "rb", opener=_no_link) as file:
-                data = file.read()
+                return file.read()
         except OSError:
-            return None
-        return data if self._hash(b"blob %d\0%b" % (len(data), data)).hexdigest() == name else None
+            return b""
+
+    def _is(self, data: bytes, blob: str) -> bool:
+        return self._hash(b"blob %d\0%b" % (len(data), data)).hexdigest() == blob
 
     def _blobs(self, names: list[str]) -> Iterator[tuple[str, bytes]]:
         if not names:
@@ -109,6 +105,17 @@ class CommitTree:
             return []
         out = git(self.repo, "ls-tree", "-r", "-z", "--name-only", "--full-tree", self.commit, "--", f"{path}/")
         return [os.fsdecode(name) for name in out.split(b"\0")[:-1]]
+
+
+def _listed(listings: Iterable[Started], among: set[str]) -> Iterator[tuple[str, int, str]]:
+    """Path, mode and id of what git lists; only of `among`, since it lists whole folders on the way."""
+    for listing in listings:
+        for record in listing.end().stdout.split(b"\0")[:-1]:
+            head, _, name = record.partition(b"\t")
+            path = os.fsdecode(name)
+            if path in among:
+                mode, _, blob = head.split(b" ")
+                yield path, int(mode, 8), blob.decode()
 
 
 def _batches(paths: list[str]) -> Iterator[list[str]]:
