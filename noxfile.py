@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from pathlib import Path
+
 import nox
 
 nox.needs_version = ">=2025.5.1"
@@ -33,9 +37,25 @@ def style(session: nox.Session) -> None:
     session.run("mypy")
 
 
+def debian(session: nox.Session) -> None:
+    """Brings Debian's own tools and package lists, which the tests compare with, where they are missing."""
+    packages = [
+        package for tool, package in (("dpkg-source", "dpkg-dev"), ("patch", "patch")) if not shutil.which(tool)
+    ]
+    listed = any(Path("/var/lib/apt/lists").glob("*_Packages*"))
+    if listed and not packages:
+        return
+    if os.geteuid() or not shutil.which("apt-get"):
+        session.error("the tests need Debian's dpkg-dev and patch, and its package lists: run apt-get as root")
+    session.run("apt-get", "update", "-q", external=True)
+    if packages:
+        session.run("apt-get", "install", "-q", "-y", "--no-install-recommends", *packages, external=True)
+
+
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the tool's own tests (real git, real processes, real package index)."""
+    debian(session)
     session.install("-q", "-e", ".", *nox.project.dependency_groups(PROJECT, "tests"))
     session.run("pytest", "-n", "2", *session.posargs)
 
