@@ -104,7 +104,7 @@ NO_PROOFS = {
     "no_pattern": ("@pytest.mark.holds\n", BODY, "its mark is not holds(stock=…)"),
     "twice": (HOLDS + HOLDS, BODY, "its mark is not holds(stock=…)"),
     "sub(subtests)": (HOLDS, SUBTEST + "        assert heads(16, 4) == 16\n", "on the overlay: failed"),
-    "sub_other(subtests)": (HOLDS, SUBTEST + "        assert heads(16, 4) == 4, 'ten'\n" + BODY, "for another reason"),
+    "sub_other(subtests)": (HOLDS, SUBTEST + BODY.replace("    ", "        ") + SUBTEST + "        assert heads(16, 4) == 4, 'ten'\n", "for another reason"),
     "sub_kept(subtests)": ("@pytest.mark.unchanged\n", SUBTEST + "        assert heads(16, 4) == 4\n", "on stock: failed"),
     "misspelt": (HOLDS.replace("heads were 16", "nope"), BODY.replace("    got", "    if heads(16, 4) == 16:\n        nope\n    got"), "it fails of NameError"),
 }  # fmt: skip
@@ -129,11 +129,13 @@ def test_what_is_no_proof(series: Carried) -> None:
         ("from demo.core import heads\nimport nowhere\n", "was not collected"),
         (RED.replace("from demo.core", "import sys\nif 'overlays' in sys.modules.get('demo', __import__('demo')).__file__:\n    import demo.core\n    pytest.skip('x', allow_module_level=True)\nfrom demo.core"), "on stock only"),
         ("pytest_plugins = ['drops']\n" + RED + KEPT, "test_kept is deselected"),
+        ("pytest_plugins = ['fails']\n" + RED + KEPT, "test_kept: on the overlay: failed: made so"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_proof(series: Carried, text: str, fault: str) -> None:
     drops = "def pytest_collection_modifyitems(config, items):\n    config.hook.pytest_deselected(items=items[1:])\n    del items[1:]\n"
-    write(series.project.root, {"tests/patches/demo/drops.py": drops})
+    fails = "import pytest\n\n@pytest.hookimpl(tryfirst=True)\ndef pytest_runtest_logreport(report):\n    if 'kept' in report.nodeid and report.when == 'call':\n        report.outcome, report.longrepr = 'failed', 'made so'\n"
+    write(series.project.root, {"tests/patches/demo/drops.py": drops, "tests/patches/demo/fails.py": fails})
     found = faults(series, text)
     assert any(fault in one for one in found), found
 
