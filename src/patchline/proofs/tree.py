@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from patchline.errors import SourceMismatch
-from patchline.files import PART, folder_whole, locked
+from patchline.files import clear_parts, folder_whole, locked
 from patchline.overlay import Change, Overlay, write
 from patchline.project import cache_dir
 from patchline.proofs.installed import files, listed
@@ -36,8 +36,7 @@ def overlaid(made: Overlay, site_packages: Path) -> Path:
 
 
 def _make(made: Overlay, site_packages: Path, home: Path) -> None:
-    for dead in home.parent.glob(f"{PART}{home.name}-*"):
-        shutil.rmtree(dead)
+    clear_parts(home)
     with folder_whole(home) as part:
         for top in tops(made):
             shutil.copytree(site_packages / top, part / top, symlinks=True, copy_function=os.link)

@@ -69,7 +69,28 @@ REQUEST = "request"
 Blocks = tuple[list[int], ...]  # of one request, for each cache group
 
 # What vLLM 0.31.0 itself puts into its handshake.
-STOCK_FIELDS = ["engine_id", "agent_metadata", "kv_caches_base_addr", "device_id", "num_blocks", "block_lens", "block_strides", "kv_cache_layout", "block_size", "ssm_sizes", "attn_backend_name", "physical_blocks_per_logical_kv_block", "region_num_blocks", "region_group_ids", "region_names", "region_mem_types", "dcp_size", "pcp_size", "region_members", "packed_member_layouts"]
+STOCK_FIELDS = [
+    "engine_id",
+    "agent_metadata",
+    "kv_caches_base_addr",
+    "device_id",
+    "num_blocks",
+    "block_lens",
+    "block_strides",
+    "kv_cache_layout",
+    "block_size",
+    "ssm_sizes",
+    "attn_backend_name",
+    "physical_blocks_per_logical_kv_block",
+    "region_num_blocks",
+    "region_group_ids",
+    "region_names",
+    "region_mem_types",
+    "dcp_size",
+    "pcp_size",
+    "region_members",
+    "packed_member_layouts",
+]
 
 
 @dataclasses.dataclass(frozen=True)
