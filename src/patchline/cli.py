@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -57,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     cannot be written (a full disk) is an error, with code 1 where the verb itself was done.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    gc.disable()  # a run is short and leaves no cycles worth the looking: a twentieth of its time
     try:
         end = _run(words, "--json" in words)
         return _tell(end)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,10 +20,9 @@ PART = ".part-"
 
 def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Writes `data` at `path` in one step: after a crash the old file is there, or the new one."""
-    import tempfile
-
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=PART, dir=path.parent)
+    name = path.parent / f"{PART}{os.getpid()}-{time.time_ns()}"
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

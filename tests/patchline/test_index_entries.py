@@ -120,3 +120,20 @@ def test_files_are_what_git_would_check_out(tmp_path: Path, attributes: str, con
     git(repo, "checkout", "-q", "--", ".")
     assert {name: (repo / name).read_bytes() for name in ours} == ours
     assert git(repo, "status", "--porcelain") == ""
+
+
+def test_planned_changes_are_what_git_says_afterwards(tmp_path: Path) -> None:
+    from patchline.series import quilt
+    from patchline.series.plan import plan
+    from patchline.series.staging import changes_between, changes_planned
+    from patchline.series.trees import CommitTree
+
+    repo, file = prepared(tmp_path)
+    (repo / "a").chmod(0o755)
+    commit(repo, "mode")
+    tree = CommitTree(repo, head(repo))
+    planned = changes_planned(tree, plan(tree, quilt.patches(quilt.files(file))).total)
+    was = head(repo)
+    assert patchline("apply", "--repo", repo, "--series", file).exit == 0
+    assert planned == changes_between(repo, was, head(repo))
+    assert {change.status for change in planned} == {"A", "D", "M"}

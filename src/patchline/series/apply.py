@@ -83,6 +83,7 @@ def put(
     """
     from patchline.series import commits, drafts
     from patchline.series.plan import plan
+    from patchline.series.staging import changes_planned
     from patchline.series.trees import CommitTree
 
     patches = quilt.patches(found, lenient=rule is Rule.NEAREST)
@@ -90,16 +91,18 @@ def put(
     question = drafts.Question(tree.repo, sorted(named))
     try:
         tree.check_settled() if discard else tree.check_clean()
-        made = plan(CommitTree(tree.repo, base), patches, rule)
+        source = CommitTree(tree.repo, base)
+        made = plan(source, patches, rule)
         writing = commits.Writing(tree, base, [(step.patch.header, step.changes) for step in made.steps])
-        ready = drafts.write(tree.room, made.total, question.answer(), len(base))
+        changes = changes_planned(source, made.total) if base == tree.head else None
+        ready = drafts.write(tree.room, made.total, question.answer(), source.id_of)
     finally:
         question.stop()
     ids = writing.ids()
     if discard:
         _discard(tree)
     done = record(base, found.digest, rule.value, [patch.name for patch in patches], ids)
-    move(tree, ids[-1], branch=branch, record=done.dumps(), drafts=ready)
+    move(tree, ids[-1], branch=branch, record=done.dumps(), changes=changes, drafts=ready)
     return Result(tree.repo, done.patches, _moved(made), base)
 
 

@@ -6,9 +6,8 @@ is configured, a file in the work tree is its blob, and need not be read back ou
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -59,9 +58,8 @@ class Question:
             one.stop()
 
 
-def write(room: Path, changes: Changes, plain: set[str], id_length: int) -> dict[str, Draft]:
-    """Writes in `room` the new files of `changes` that are `plain`; ids have `id_length` hexadecimal digits."""
-    kind = hashlib.sha1 if id_length == 40 else hashlib.sha256
+def write(room: Path, changes: Changes, plain: set[str], id_of: Callable[[bytes], str]) -> dict[str, Draft]:
+    """Writes in `room` the new files of `changes` that are `plain`."""
     drafts = {}
     new = {path: entry for path, entry in changes.items() if entry and path in plain}
     for number, (path, (mode, data)) in enumerate(new.items()):
@@ -70,5 +68,5 @@ def write(room: Path, changes: Changes, plain: set[str], id_length: int) -> dict
         file = os.open(f"{room}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, bits)
         with open(file, "wb") as out:
             out.write(data)
-        drafts[path] = Draft(name, kind(b"blob %d\0%b" % (len(data), data)).hexdigest())
+        drafts[path] = Draft(name, id_of(data))
     return drafts

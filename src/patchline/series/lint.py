@@ -68,8 +68,8 @@ def _short(project: Project, finding: Finding) -> Finding:
 def _folder(folder: Path) -> tuple[list[Patch], list[Finding]]:
     series = folder / "series"
     try:
-        faults = quilt.disagreements(series, own=True)
         listed = quilt.items(series)
+        faults = quilt.disagreements(series, listed, own=True)
     except PatchlineError as wrong:
         return [], [Finding(wrong.where or str(series), wrong.what)]
     findings = [Finding(str(series), fault.strip()) for fault in faults]

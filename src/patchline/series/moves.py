@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from patchline.git import commit_of, git, start_work, top, work
 from patchline.progress import say
 from patchline.series.drafts import Draft
 from patchline.series.index_entries import freshen
-from patchline.series.staging import INDEX, check_replaced, some, stage
+from patchline.series.staging import INDEX, Change, changes_between, check_replaced, some, stage
 from patchline.series.worktree import WorkTree
 
 _PATIENCE = 2.0  # seconds that a live git may hold a ref's lock
@@ -84,20 +84,24 @@ def move(
     *,
     branch: str = "",
     record: str = "{}",
+    changes: Sequence[Change] | None = None,
     drafts: Mapping[str, Draft] | None = None,
     in_place: bool = False,
 ) -> None:
     """Takes work tree, index and HEAD (or a new `branch`) from the present commit to `new`.
 
-    `drafts` are files that lie in `room` already. `in_place`: the files of the work tree are
-    those of `new` already; index and HEAD follow.
+    `changes` are those between the two, where they are known; `drafts` are files that lie in
+    `room` already. `in_place`: the files of the work tree are those of `new` already; index and
+    HEAD follow.
 
     Raises:
         Refused: untracked files are in the way, or git holds the index.
     """
     stat = tree.stat()
     room = tree.room
-    staged = stage(tree.repo, tree.git_dir, room, tree.head, new, drafts=drafts or {}, in_place=in_place)
+    if changes is None:
+        changes = changes_between(tree.repo, tree.head, new)
+    staged = stage(tree.repo, tree.git_dir, room, changes, drafts=drafts or {}, in_place=in_place)
     (room / _RECORD).write_text(record)
     _take_lock(tree, room)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -97,9 +98,8 @@ def _item(parts: list[str], number: int) -> Item | str:
     return Item(name, strip, number)
 
 
-def disagreements(path: Path, *, own: bool) -> list[str]:
+def disagreements(path: Path, listed: Sequence[Item], *, own: bool) -> list[str]:
     """Where folder and series file disagree; for our `own` folders, also in files that are not listed."""
-    listed = items(path)
     counts = Counter(item.name for item in listed)
     faults = [f"  {name}: listed {count} times" for name, count in counts.items() if count > 1]
     faults += [f"  {name}: listed, but there is no such file" for name in counts if not (path.parent / name).is_file()]
@@ -116,7 +116,7 @@ def files(path: Path, *, own: bool = False) -> Files:
         UsageError: folder and series disagree; all disagreements are in the message.
     """
     listed = items(path)
-    if faults := disagreements(path, own=own):
+    if faults := disagreements(path, listed, own=own):
         raise UsageError(
             "the folder and its series file disagree:\n" + "\n".join(faults),
             where=str(path),

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from patchline.errors import Refused
 from patchline.git import git, work
 from patchline.paths import ancestors
 from patchline.series.drafts import Draft
 from patchline.series.index_entries import Known, Placed, unsettled
+
+if TYPE_CHECKING:  # a run with nothing to do imports neither
+    from patchline.series.plan import Changes
+    from patchline.series.trees import CommitTree
 
 INDEX = "index"
 """Name of the new index in its room."""
@@ -28,28 +32,47 @@ class Staged(NamedTuple):
     """What stands in the work tree where something is written or removed."""
 
 
-class _Change(NamedTuple):
+class Change(NamedTuple):
+    """One file's difference between two commits."""
+
     mode: int
     """Of the new file; 0 where it is removed."""
     old: str
     blob: str
     status: str
+    """Git's letter: `A`, `D`, `M` or `T`."""
     path: str
 
 
-def stage(
-    repo: Path, git_dir: Path, room: Path, old: str, new: str, *, drafts: Mapping[str, Draft], in_place: bool
-) -> Staged:
-    """Writes in `room` what takes the work tree and its index from commit `old` to `new`.
+def changes_between(repo: Path, old: str, new: str) -> list[Change]:
+    """What differs between two commits, as git says."""
+    fields = git(repo, "diff-tree", "-r", "-z", "--no-renames", old, new).split(b"\0")[:-1]
+    return [_change(head, path) for head, path in zip(fields[::2], fields[1::2], strict=True)]
 
-    `drafts` are in `room` already. `in_place`: the files of the work tree are those of `new`
-    already; only the index is prepared.
+
+def changes_planned(tree: CommitTree, total: Changes) -> list[Change]:
+    """The same for a planned commit on `tree`, before git knows of it."""
+    none = "0" * len(tree.commit)
+    found = []
+    for path, entry in sorted(total.items()):
+        old, new = tree.known(path), (entry.mode, tree.id_of(entry.data)) if entry else None
+        if old != new:
+            status = "A" if old is None else "D" if new is None else "M"
+            found.append(Change(new[0] if new else 0, old[1] if old else none, new[1] if new else none, status, path))
+    return found
+
+
+def stage(
+    repo: Path, git_dir: Path, room: Path, changes: Sequence[Change], *, drafts: Mapping[str, Draft], in_place: bool
+) -> Staged:
+    """Writes in `room` what makes the changes in the work tree and its index.
+
+    `drafts` are in `room` already. `in_place`: the files of the work tree are changed already;
+    only the index is prepared.
 
     Raises:
         Refused: untracked files are in the way, or git does not write some of the files.
     """
-    fields = git(repo, "diff-tree", "-r", "-z", "--no-renames", old, new).split(b"\0")[:-1]
-    changes = [_change(head, path) for head, path in zip(fields[::2], fields[1::2], strict=True)]
     if not in_place:
         _check_room(repo, changes)
     env = {"GIT_INDEX_FILE": str(room / INDEX)}
@@ -68,17 +91,17 @@ def stage(
     return Staged(files, [one.path for one in changes if not one.mode], placed, replaced)
 
 
-def _placed(change: _Change, staged: str) -> Placed:
+def _placed(change: Change, staged: str) -> Placed:
     status = os.lstat(staged)
     return Placed(change.path, change.blob, status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def _change(head: bytes, path: bytes) -> _Change:
+def _change(head: bytes, path: bytes) -> Change:
     _, mode, old, blob, status = head.decode().split(" ")
-    return _Change(int(mode, 8), old, blob, status, os.fsdecode(path))
+    return Change(int(mode, 8), old, blob, status, os.fsdecode(path))
 
 
-def _files(repo: Path, room: Path, written: dict[str, _Change], env: dict[str, str]) -> list[tuple[str, str]]:
+def _files(repo: Path, room: Path, written: dict[str, Change], env: dict[str, str]) -> list[tuple[str, str]]:
     """Lets git write the files: line ends and filters are what a checkout here gives."""
     names = b"".join(os.fsencode(path) + b"\0" for path in written)
     out = work(room, "checkout-index", "-z", "--temp", "--stdin", input=names, env=env)
@@ -110,7 +133,7 @@ def _umask() -> int:
     return mask
 
 
-def _check_room(repo: Path, changes: list[_Change]) -> None:
+def _check_room(repo: Path, changes: Sequence[Change]) -> None:
     """Refuses to write over what git does not know, or through a symbolic link."""
     removed = {one.path for one in changes if not one.mode}
     folders = {folder for one in changes if one.mode for folder in ancestors(one.path)}

@@ -47,6 +47,7 @@ class CommitTree:
     def __init__(self, repo: Path, commit: str) -> None:
         self.repo, self.commit = repo, commit
         self._hash = sha1 if len(commit) == 40 else sha256
+        self._known: dict[str, tuple[int, str]] = {}
         self._entries: dict[str, Entry | None] = {}
         self._folders: set[str] = set()
 
@@ -61,9 +62,11 @@ class CommitTree:
         for path, mode, name in _listed(listings, wanted):
             if mode == 0o040000:
                 self._folders.add(path)
-            elif mode == 0o160000:
+                continue
+            self._known[path] = mode, name
+            if mode == 0o160000:
                 self._entries[path] = Entry(mode, b"")
-            elif self._is(files[path], name):
+            elif self.id_of(files[path]) == name:
                 self._entries[path] = Entry(mode, files[path])
             else:
                 blobs.setdefault(name, []).append((path, mode))
@@ -79,8 +82,14 @@ class CommitTree:
         except OSError:
             return b""
 
-    def _is(self, data: bytes, blob: str) -> bool:
-        return self._hash(b"blob %d\0%b" % (len(data), data)).hexdigest() == blob
+    def id_of(self, data: bytes) -> str:
+        """The id of a blob in this repository."""
+        return self._hash(b"blob %d\0%b" % (len(data), data)).hexdigest()
+
+    def known(self, path: str) -> tuple[int, str] | None:
+        """Mode and blob of the file at `path`; None where there is none."""
+        self.entry(path)
+        return self._known.get(path)
 
     def _blobs(self, names: list[str]) -> Iterator[tuple[str, bytes]]:
         if not names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from patchline.errors import Refused
@@ -71,9 +72,8 @@ class WorkTree:
     def room(self) -> Path:
         """A folder for what this run prepares. A git of a run that died may still write in its own."""
         if self._room is None or not self._room.exists():
-            import tempfile
-
-            self._room = Path(tempfile.mkdtemp(prefix=_ROOM, dir=self.own))
+            self._room = self.own / f"{_ROOM}{os.getpid()}-{time.time_ns()}"
+            self._room.mkdir(mode=0o700)
         return self._room
 
     def write_record(self, record: str) -> None:
