@@ -419,6 +419,7 @@ def test_branch(tmp_path: Path) -> None:
     assert git(repo, "rev-parse", "main").strip() == base
     git(repo, "checkout", "-q", "main")
     refused(apply(repo, file, "--branch", "carried"), 5, "there is a branch carried already")
+    refused(apply(repo, file, "--branch", "a..b"), 2, "'a..b' cannot be a branch's name")
     assert head(repo) == base
 
 

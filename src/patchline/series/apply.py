@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from patchline import git
-from patchline.errors import Refused
+from patchline.errors import CommandFailed, Refused, UsageError
 from patchline.progress import say
 from patchline.series import quilt
 from patchline.series.applied import Applied, load, record
@@ -123,7 +123,10 @@ def _moved(made: Plan) -> list[tuple[str, Placement]]:
 
 def _check_free(repo: Path, branch: str) -> None:
     name = f"refs/heads/{branch}"
-    git.git(repo, "check-ref-format", name)
+    try:
+        git.git(repo, "check-ref-format", name)
+    except CommandFailed as wrong:
+        raise UsageError(f"{branch!r} cannot be a branch's name", next="git help check-ref-format") from wrong
     if git.git(repo, "for-each-ref", "--format=%(refname)", name):
         raise Refused(
             f"there is a branch {branch} already; nothing was changed", where=str(repo), next="give another --branch"
