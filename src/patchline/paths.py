@@ -42,6 +42,8 @@ def _size(name: str) -> int:
 
 def _is_dot_git(part: str) -> bool:
     """Also what HFS+ and NTFS would take for `.git`: case, ignored characters, streams, short names."""
+    if part.isascii() and "git" not in part.lower():
+        return False  # nearly every name there is
     plain = part.translate(_IGNORED).split(":")[0].rstrip(". ").casefold()
     return plain in (".git", "git~1")
 

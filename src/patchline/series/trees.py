@@ -118,13 +118,13 @@ class CommitTree:
 
 def _listed(listings: Iterable[Started], among: set[str]) -> Iterator[tuple[str, int, str]]:
     """Path, mode and id of what git lists; only of `among`, since it lists whole folders on the way."""
+    names = {os.fsencode(path): path for path in among}
     for listing in listings:
         for record in listing.end().stdout.split(b"\0")[:-1]:
             head, _, name = record.partition(b"\t")
-            path = os.fsdecode(name)
-            if path in among:
+            if name in names:
                 mode, _, blob = head.split(b" ")
-                yield path, int(mode, 8), blob.decode()
+                yield names[name], int(mode, 8), blob.decode()
 
 
 def _batches(paths: list[str]) -> Iterator[list[str]]:
