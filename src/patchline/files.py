@@ -9,7 +9,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from patchline.errors import Refused
@@ -46,7 +46,6 @@ def clear_parts(path: Path, *, patience: float = 0.0) -> None:
     """
     import glob
     import shutil
-    import time
 
     name = glob.escape(f"{PART}{path.name}-") + "[a-z0-9_]" * 8  # mkdtemp's: no part of `build-2` is one of `build`
     for left in path.parent.glob(name):
@@ -64,39 +63,39 @@ def folder_whole(path: Path) -> Iterator[Path]:
     Raises:
         Refused: `path` is there already and is not an empty folder.
     """
-    import shutil
-    import tempfile
-
     if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
         raise Refused(
             f"{path} is there already; nothing was written",
             next=f"remove {path}, or give another folder",
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f"{PART}{path.name}-", dir=path.parent))
-    try:
-        os.chmod(part, 0o755)
+    with _part_of(path) as part:
         yield part
         os.replace(part, path)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 @contextmanager
 def folder_replaced(path: Path) -> Iterator[Path]:
     """Gives an empty folder beside `path`, which takes its place, whole, when the block ends well."""
-    import shutil
-    import tempfile
-
     if not path.exists():
         with folder_whole(path) as part:
             yield part
         return
+    with _part_of(path) as part:
+        yield part
+        _exchange(part, path)
+
+
+@contextmanager
+def _part_of(path: Path) -> Iterator[Path]:
+    """A new folder beside `path`; what then bears its name is removed at the end."""
+    import shutil
+    import tempfile
+
     part = Path(tempfile.mkdtemp(prefix=f"{PART}{path.name}-", dir=path.parent))
     try:
         os.chmod(part, 0o755)
         yield part
-        _exchange(part, path)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -110,6 +109,15 @@ def _exchange(one: Path, other: Path) -> None:
     if libc.renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), str(other))
+
+
+def remove_empty_above(path: Path, root: Path) -> None:
+    """Removes the folders above `path`, below `root`, that nothing lies in any more."""
+    with suppress(OSError):  # the first one that is not empty ends it
+        for folder in path.parents:
+            if folder == root:
+                break
+            folder.rmdir()
 
 
 @contextmanager

@@ -6,11 +6,10 @@ import errno
 import hashlib
 import os
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
 from patchline.errors import UsageError
-from patchline.files import clear_parts, folder_whole, locked
+from patchline.files import clear_parts, folder_whole, locked, remove_empty_above
 from patchline.project import cache_dir
 from patchline.series.plan import Changes
 
@@ -72,8 +71,4 @@ def _write(path: Path, data: bytes, mode: int) -> None:
 def _remove(root: Path, path: str) -> None:
     full = root / path
     full.unlink(missing_ok=True)
-    with suppress(OSError):  # the first folder that is not empty ends it
-        for folder in full.parents:
-            if folder == root:
-                break
-            folder.rmdir()
+    remove_empty_above(full, root)

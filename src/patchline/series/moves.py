@@ -13,12 +13,12 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from patchline.errors import CommandFailed, Refused, UsageError
-from patchline.files import locked, write_whole
+from patchline.files import locked, remove_empty_above, write_whole
 from patchline.git import commit_of, git, start_work, top, work
 from patchline.progress import say
 from patchline.series.drafts import Draft
@@ -141,7 +141,7 @@ def _finish(tree: WorkTree, journal: Journal) -> None:
     for gone in map(tree.repo.joinpath, journal.removed):
         if os.path.lexists(gone) and (gone.is_symlink() or not gone.is_dir()):
             gone.unlink()
-            _remove_empty(tree.repo, gone)
+            remove_empty_above(gone, tree.repo)
     room = tree.own / journal.room
     for name, path in journal.staged:
         _replace(f"{room}/{name}", f"{tree.repo}/{path}")
@@ -159,14 +159,6 @@ def _replace(source: str, target: str) -> None:
             return  # done before this run died
         os.makedirs(os.path.dirname(target), exist_ok=True)
         os.replace(source, target)
-
-
-def _remove_empty(repo: Path, path: Path) -> None:
-    with suppress(OSError):  # the first folder that is not empty ends it
-        for folder in path.parents:
-            if folder == repo:
-                break
-            folder.rmdir()
 
 
 def _move_head(tree: WorkTree, journal: Journal) -> None:

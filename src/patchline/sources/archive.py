@@ -6,7 +6,6 @@ import io
 import posixpath
 import stat
 import tarfile
-import time
 import zipfile
 import zlib
 from calendar import timegm
@@ -191,8 +190,3 @@ def _refused(name: str, reason: str) -> SourceMismatch:
 def newest(found: Iterable[Member]) -> int:
     """The newest time in an archive, in seconds UTC: the same on every machine."""
     return max(member.mtime for member in found)
-
-
-def iso(seconds: int) -> str:
-    """`seconds` as people read them, in UTC."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
