@@ -80,6 +80,10 @@ class ProofFailed(PatchlineError):
     exit = Exit.PROOF_FAILED
 
 
+class DidNotEnd(ProofFailed):
+    """The tests of a proof took longer than they may, or died without a report."""
+
+
 class Unreachable(PatchlineError):
     """A daemon, a registry or the network is not there."""
 

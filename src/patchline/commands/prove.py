@@ -21,6 +21,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", type=float, default=LIMIT, metavar="SECONDS", help=f"for one run of all tests (default: {LIMIT:.0f})"
     )
+    parser.add_argument("--fresh", action="store_true", help="run the tests, whatever evidence there is")
+    parser.add_argument("--record", action="store_true", help="keep the evidence in builds/evidence/")
+    parser.add_argument("--table", action="store_true", help="show what the tests noted, on stock and on the overlay")
 
 
 def run(args: argparse.Namespace) -> Outcome:
@@ -28,8 +31,9 @@ def run(args: argparse.Namespace) -> Outcome:
     from patchline.proofs.prove import prove
     from patchline.series.carried import carried
 
-    done = prove(carried(args.upstream), limit=args.limit)
-    return Outcome(data(done), text(done), Exit.DONE if done.stands else Exit.PROOF_FAILED)
+    done = prove(carried(args.upstream), limit=args.limit, fresh=args.fresh, record=args.record)
+    shown = f"{table(done)}\n{text(done)}" if args.table else text(done)
+    return Outcome(data(done), shown, Exit.DONE if done.stands else Exit.PROOF_FAILED)
 
 
 def data(done: Proven) -> dict[str, Any]:
@@ -42,7 +46,38 @@ def data(done: Proven) -> dict[str, Any]:
         "stock": _totals(done.stock),
         "overlaid": _totals(done.overlaid),
         "before": {name: _totals(run) for name, run in done.before.items()},
+        "verified": done.verified,
+        "noted": _noted(done),
     }
+
+
+def _noted(done: Proven) -> list[dict[str, str]]:
+    """What tests noted while they passed on the overlay, with their outcome on stock and on the overlay."""
+    return [
+        {"test": _short(name), **test.properties, "stock": _outcome(done.stock, name), "overlay": test.outcome}
+        for name, test in done.overlaid.tests.items()
+        if test.properties
+    ]
+
+
+def _outcome(run: Run, name: str) -> str:
+    return run.tests[name].outcome if name in run.tests else "not there"
+
+
+def table(done: Proven) -> str:
+    """What the tests noted, one line a test, in columns."""
+    rows = [{key: value for key, value in row.items() if key != "test"} for row in _noted(done)]
+    if not rows:
+        return "no test noted anything"
+    heads = list(dict.fromkeys(name for row in rows for name in row if name not in ("stock", "overlay")))
+    lines = [
+        [*heads, "stock", "overlay"],
+        *([row.get(name, "") for name in (*heads, "stock", "overlay")] for row in rows),
+    ]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
 
 
 def _totals(run: Run) -> dict[str, Any]:
@@ -64,6 +99,10 @@ def text(done: Proven) -> str:
     before = [(f"before {name}", run) for name, run in done.before.items()]
     for what, run in [("stock", done.stock), ("overlay", done.overlaid), *before]:
         lines.append(f"{what}: " + ", ".join(f"{key} {value}" for key, value in _totals(run).items()))
+    if done.verified:
+        lines.append(
+            f"judged from the evidence of {done.verified}, which covers exactly these inputs; --fresh runs it again"
+        )
     proven = sum(proof.stands for proof in done.proofs)
     return "\n".join(
         [*lines, f"{proven} of {len(done.proofs)} patches proven for {done.name}, overlay {done.overlay.digest}"]

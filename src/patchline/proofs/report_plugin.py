@@ -45,6 +45,7 @@ class Reporter:
                 "text": "",
                 "failures": [],
                 "seconds": 0.0,
+                "properties": {},
             }
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
@@ -61,7 +62,9 @@ class Reporter:
         """Notes what a test, or a part of it, did; subtests come through here as well."""
         report = yield
         self._look()
-        self.tests[item.nodeid]["seconds"] += report.duration
+        record = self.tests[item.nodeid]
+        record["seconds"] += report.duration
+        record["properties"] |= {str(name): str(value) for name, value in item.user_properties}
         # The message of the exception, whole: pytest's own short form cuts it.
         text = f"{call.excinfo.typename}: {call.excinfo.value}" if call.excinfo else ""
         if hasattr(report, "wasxfail"):

@@ -12,19 +12,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from patchline.errors import ProofFailed
+from patchline.errors import DidNotEnd, ProofFailed
 from patchline.progress import EVERY, say
 
 TESTS = Path("tests", "patches")
 """Where patches' tests lie, from the project's root."""
 
 _PLUGIN = Path(__file__).with_name("report_plugin.py")
+_PACKAGE = Path(__file__).parents[1]
+FOR_TESTS = ("__init__.py", "kv_heads.py")
+"""Of patchline itself, what a patch's tests may import: they run where nothing of it is installed."""
 _KEPT = ("PATH", "HOME", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _POLL = 0.05
 _BY_HAND = "run the tests by hand in the proof's environment"
 
 # No configuration and no conftest.py, from wherever: a test's verdict is the test's own.
-_PYTEST = ("-P", "-m", "pytest", "-p", "report_plugin", "-p", "no:cacheprovider", "-c", os.devnull, "--noconftest")
+_PYTEST = ("-p", "report_plugin", "-p", "no:cacheprovider", "-c", os.devnull, "--noconftest")
 
 # Longer ones parse sources, which Python 3.11 cannot while another thread does too: a SystemError ends pytest.
 _SHORT = "--tb=line"
@@ -46,10 +49,12 @@ class Test(NamedTuple):
     failures: list[tuple[str, str]]
     """Text of every failure, subtests' too, and the exception's type where it may be an accident."""
     seconds: float
+    properties: dict[str, str]
+    """What it noted with pytest's `record_property`, as texts."""
 
 
 class Run(NamedTuple):
-    """One run of a suite."""
+    """One run of a suite. With `first_failure` the tests after that one did not run."""
 
     tests: dict[str, Test]
     deselected: list[str]
@@ -73,30 +78,45 @@ class Place(NamedTuple):
     """One of them has to be imported, where there are any."""
 
 
-def run(python: Path, root: Path, files: Sequence[str], place: Place, *, limit: float) -> Run:
+def run(
+    python: Path, root: Path, files: Sequence[str], place: Place, *, limit: float, first_failure: bool = False
+) -> Run:
     """Runs the test `files` (relative to `root`) with `python` for at most `limit` seconds.
 
+    With `first_failure` it stops there.
+
     Raises:
-        ProofFailed: the run did not end in time, ended without a report or with a status that its
-            report does not explain, or imported another tree.
+        DidNotEnd: the run did not end in time, or ended without a report.
+        ProofFailed: it ended with a status that its report does not explain, or imported another tree.
     """
     with tempfile.TemporaryDirectory(prefix="patchline-") as scratch:
         report, log = Path(scratch, "report.json"), Path(scratch, "log")
-        Path(scratch, "report_plugin.py").write_bytes(_PLUGIN.read_bytes())
-        command = [str(python), *_PYTEST, "--confcutdir", str(root / TESTS), "--rootdir", str(root)]
-        command += ["-q", "--no-header", _SHORT, *files]
+        environment = prepare(place, Path(scratch), report)
+        command = [str(python), "-P", "-m", "pytest", *arguments(root), *(["-x"] if first_failure else []), *files]
         started = time.monotonic()
-        status = _watch(command, root, _environment(place, scratch, report), log, place.what, limit)
+        status = _watch(command, root, environment, log, place.what, limit)
         return _read(report, log, place, status, time.monotonic() - started)
 
 
-def _environment(place: Place, scratch: str, report: Path) -> dict[str, str]:
+def arguments(root: Path) -> list[str]:
+    """How pytest runs a patch's tests, but for their files."""
+    return [*_PYTEST, "--confcutdir", str(root / TESTS), "--rootdir", str(root), "-q", "--no-header", _SHORT]
+
+
+def prepare(place: Place, scratch: Path, report: Path) -> dict[str, str]:
+    """Puts into `scratch` what tests may import besides the package; returns the process's environment."""
+    (scratch / "report_plugin.py").write_bytes(_PLUGIN.read_bytes())
+    (scratch / "patchline").mkdir()
+    for name in FOR_TESTS:
+        (scratch / "patchline" / name).write_bytes((_PACKAGE / name).read_bytes())
     places = [str(place.path)] if place.path else []
     return {name: os.environ[name] for name in _KEPT if name in os.environ} | {
-        "PYTHONPATH": os.pathsep.join([*places, scratch]),
+        "PYTHONPATH": os.pathsep.join([*places, str(scratch)]),
         "PATCHLINE_REPORT": str(report),
         "PATCHLINE_MODULES": " ".join(sorted({*place.packages, *place.modules})),
         "PYTHONUNBUFFERED": "1",
+        # Plugins that happen to be installed are not asked for.
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "OMP_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
@@ -122,8 +142,8 @@ def _watch(command: list[str], cwd: Path, environment: dict[str, str], log: Path
             spent = time.monotonic() - started
             say(f"{what}: {spent:.0f} s: {_last_line(log)}")
             if spent > limit:
-                raise ProofFailed(
-                    f"{what}: the tests did not end within {limit:.0f} s\n{_tail(log)}",
+                raise DidNotEnd(
+                    f"{what}: the tests did not end within {limit:.0f} s\n{tail(log)}",
                     next="give them more with --limit, or find the one that hangs",
                 )
     finally:
@@ -145,16 +165,16 @@ def _ended(pid: int, seconds: float) -> bool:
 
 def _read(report: Path, log: Path, place: Place, status: int, seconds: float) -> Run:
     if not report.exists():
-        raise ProofFailed(f"{place.what}: pytest ended without a report\n{_tail(log)}", next=_BY_HAND)
+        raise DidNotEnd(f"{place.what}: pytest ended without a report\n{tail(log)}", next=_BY_HAND)
     data = json.loads(report.read_bytes())
     found = Run(_tests(data), data["deselected"], data["errors"], seconds)
     if not _explains(found, status):
         raise ProofFailed(
             f"{place.what}: pytest ended with status {status}, which its report does not explain: "
-            f"nothing was proven\n{_tail(log)}",
+            f"nothing was proven\n{tail(log)}",
             next=_BY_HAND,
         )
-    _check_imports(place, data["imported"], log)
+    check_imports(place, data["imported"], log)
     return found
 
 
@@ -180,7 +200,7 @@ def _explains(found: Run, status: int) -> bool:
     return status == 5 and not ran and not left and not found.errors
 
 
-def _check_imports(place: Place, imported: dict[str, list[str]], log: Path) -> None:
+def check_imports(place: Place, imported: dict[str, list[str]], log: Path) -> None:
     """Refuses a run that used other files than those of `place.tree`.
 
     Raises:
@@ -195,11 +215,12 @@ def _check_imports(place: Place, imported: dict[str, list[str]], log: Path) -> N
     for names in (place.packages, place.needs):
         if names and not any(imported[name] for name in names):
             raise ProofFailed(
-                f"{place.what}: the tests did not import {' or '.join(names)}: nothing was proven\n{_tail(log)}"
+                f"{place.what}: the tests did not import {' or '.join(names)}: nothing was proven\n{tail(log)}"
             )
 
 
-def _tail(log: Path, lines: int = 20) -> str:
+def tail(log: Path, lines: int = 20) -> str:
+    """The last lines of a log, for a message."""
     return "\n".join(f"  {line}" for line in log.read_text(errors="replace").splitlines()[-lines:])
 
 

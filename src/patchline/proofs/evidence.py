@@ -1,0 +1,152 @@
+"""Evidence: what a proof found, bound by digests to everything that it was found on.
+
+It is kept in the project (`builds/evidence/`, in version control) or in the cache, and counts only where
+all that it covers is today's. What is kept are outcomes; verdicts are drawn from them each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from patchline import __version__, files
+from patchline.errors import SourceMismatch
+from patchline.progress import say
+from patchline.project import Project, cache_dir
+
+SCHEMA = 1
+"""Of the files; one of another schema is not evidence."""
+
+_ROOM = Path(__file__).parent
+_CODE = (*sorted(_ROOM.rglob("*.py")), _ROOM.parent / "kv_heads.py", _ROOM.parent / "overlay.py")
+
+
+class Evidence(NamedTuple):
+    """One result. Its file is JSON with these fields, and `schema`."""
+
+    kind: str
+    """What was shown: `prove`, `hunks`, `upstream-stock` …"""
+    of: str
+    """The pin: `vllm==0.31.0`."""
+    covers: dict[str, str]
+    """Digests, or words, by what they are of; evidence counts only while all of them are today's."""
+    made: str
+    """When, as ISO 8601 in UTC. For people."""
+    host: dict[str, str]
+    """What it ran on: processor, Python, resolved packages. For people."""
+    result: Any
+    """The outcomes, in JSON's types."""
+
+    @property
+    def digest(self) -> str:
+        """sha256 of what it covers, in hex: the name of its file in the cache."""
+        return digest_of(self.kind, self.of, self.covers)
+
+
+def new(kind: str, of: str, covers: dict[str, str], result: Any, packages: dict[str, str]) -> Evidence:
+    """Evidence of now, on this machine; `result` is made of JSON's types."""
+    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    host = {"machine": platform.machine(), "python": platform.python_version(), "patchline": __version__, **packages}
+    return Evidence(kind, of, covers, made, host, result)
+
+
+def digest_of(kind: str, of: str, covers: dict[str, str]) -> str:
+    """sha256, in hex, of the canonical JSON of kind, pin and coverage."""
+    parts = json.dumps([SCHEMA, kind, of, covers], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def code() -> dict[str, str]:
+    """Covers the part of this tool that runs tests and draws verdicts."""
+    total = hashlib.sha256()
+    for path in _CODE:
+        total.update(f"{path.relative_to(_ROOM.parent).as_posix()}\0{_sha256(path)}\0".encode())
+    return {"patchline's proofs": f"sha256:{total.hexdigest()}", "machine": platform.machine()}
+
+
+def tests(root: Path, paths: Iterable[str]) -> dict[str, str]:
+    """Covers test files, and all that lies beside them: they may import or read it."""
+    folders = sorted({(root / path).parent for path in paths})
+    found = {path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    return {path.relative_to(root).as_posix(): f"sha256:{_sha256(path)}" for path in sorted(found)}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def find(project: Project, kind: str, of: str, covers: dict[str, str]) -> Evidence | None:
+    """The evidence of exactly this coverage, from the project or else from the cache.
+
+    Where the project's own covers other things, it is said which.
+
+    Raises:
+        SourceMismatch: a file of evidence is damaged.
+    """
+    committed = path_of(project, kind, of)
+    for path in (committed, _cached(digest_of(kind, of, covers))):
+        found = _read(path)
+        if found and (found.kind, found.of, found.covers) == (kind, of, covers):
+            say(f"{kind} of {of}: evidence of {found.made} covers exactly this ({_shown(path, project)})")
+            return found
+        if found and path == committed:
+            say(f"{kind} of {of}: {_shown(path, project)} is of other inputs: {_differing(found.covers, covers)}")
+    return None
+
+
+def keep(evidence: Evidence, project: Project | None = None) -> Path:
+    """Writes evidence into the `project`, for version control, or else into the cache."""
+    path = path_of(project, evidence.kind, evidence.of) if project else _cached(evidence.digest)
+    data = msgspec.json.format(msgspec.json.encode({"schema": SCHEMA, **evidence._asdict()}, order="sorted"), indent=1)
+    files.write_whole(path, data + b"\n")
+    return path
+
+
+def path_of(project: Project, kind: str, of: str) -> Path:
+    """Where the project keeps its evidence of one kind for one pin."""
+    return project.root / "builds" / "evidence" / of.replace("==", "-") / f"{kind}.json"
+
+
+def _cached(digest: str) -> Path:
+    return cache_dir() / "evidence" / f"{digest}.json"
+
+
+def _shown(path: Path, project: Project) -> str:
+    return str(path.relative_to(project.root)) if path.is_relative_to(project.root) else "in the cache"
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    schema: int
+    kind: str
+    of: str
+    covers: dict[str, str]
+    made: str
+    host: dict[str, str]
+    result: Any
+
+
+def _read(path: Path) -> Evidence | None:
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_File)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as bad:
+        raise SourceMismatch(
+            f"this evidence is damaged: {bad}", where=str(path), next=f"rm {path}; the proof runs again"
+        ) from bad
+    if found.schema != SCHEMA:
+        return None
+    return Evidence(found.kind, found.of, found.covers, found.made, found.host, found.result)
+
+
+def _differing(old: dict[str, str], new: dict[str, str]) -> str:
+    names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
