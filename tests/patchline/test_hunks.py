@@ -113,6 +113,31 @@ def test_a_mistake_that_nothing_notices(root: Path) -> None:
     assert f"survived, line 2: {SURVIVOR}\n    either is right" in verb.text(again)
 
 
+SWEEP = LOOSE + "\n@pytest.mark.wide\ndef test_sweep():\n    assert core.heads(2, 4) == 1\n"
+
+
+def test_wide_tests_speak_where_no_other_does(root: Path) -> None:
+    one = series(root, SWEEP)
+    (held,) = hunks(one).patches
+    assert held.faults == []
+    assert {tried.name: tried.by.rpartition("::")[2] for tried in held.mutants if "sweep" in tried.by} == {
+        SURVIVOR: "test_sweep"
+    }
+    explain(one, f'[[survivor]]\npatch = "{PATCH}"\nmutant = "{SURVIVOR}"\nreason = "either is right"\n')
+    assert "explains what a test holds" in faults(hunks(one))[0], "evidence is of the wide tests, too"
+    assert faults(hunks(one, fresh=True)) == ["its tests notice 75.0% of the mistakes; 95% are asked"]
+
+
+def test_only_wide_tests_are_none(root: Path) -> None:
+    with pytest.raises(ProofFailed, match="there is none that is not wide"):
+        hunks(series(root, TEST.replace("@pytest", "@pytest.mark.wide\n@pytest")))
+
+
+def test_wide_tests_that_do_not_pass(root: Path) -> None:
+    with pytest.raises(ProofFailed, match="test_sweep: failed"):
+        hunks(series(root, SWEEP.replace("== 1\n", "== 2\n")))
+
+
 def test_an_explanation_grows_old(root: Path) -> None:
     one = series(root)
     explain(one, f'[[survivor]]\npatch = "{PATCH}"\nmutant = "{SURVIVOR}"\nreason = "either is right"\n')

@@ -20,6 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", type=float, default=LIMIT, metavar="SECONDS", help=f"for one run of all tests (default: {LIMIT:.0f})"
     )
+    parser.add_argument("--fresh", action="store_true", help="run the tests, whatever evidence there is")
 
 
 def run(args: argparse.Namespace) -> Outcome:
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> Outcome:
     data: dict[str, Any] = {"lint": linted.data, "series": []}
     for one in series:
         say(f"== {one.name}: proving its series")
-        done = prove(one, limit=args.limit)
+        done = prove(one, limit=args.limit, fresh=args.fresh)
         texts += [overlay_verb.text(done.overlay), prove_verb.text(done)]
         data["series"].append({"overlay": overlay_verb.data(done.overlay), "proof": prove_verb.data(done)})
         if not done.stands:

@@ -25,7 +25,8 @@ SCHEMA = 1
 """Of the files; one of another schema is not evidence."""
 
 _ROOM = Path(__file__).parent
-_CODE = (*sorted(_ROOM.rglob("*.py")), _ROOM.parent / "kv_heads.py", _ROOM.parent / "overlay.py")
+_CODE = (_ROOM.parent / "kv_heads.py", _ROOM.parent / "overlay.py")
+"""Outside this room, what decides what a proof finds."""
 
 
 class Evidence(NamedTuple):
@@ -63,12 +64,17 @@ def digest_of(kind: str, of: str, covers: dict[str, str]) -> str:
     return hashlib.sha256(parts.encode()).hexdigest()
 
 
-def code() -> dict[str, str]:
-    """Covers the part of this tool that runs tests and draws verdicts."""
+def code(part: str = "") -> dict[str, str]:
+    """Covers the modules of this room, and of one `part` of it, that run tests and draw verdicts."""
+    found = {"machine": platform.machine(), "patchline's proofs": _digest([*_ROOM.glob("*.py"), *_CODE])}
+    return found | ({f"patchline's proofs: {part}": _digest((_ROOM / part).glob("*.py"))} if part else {})
+
+
+def _digest(paths: Iterable[Path]) -> str:
     total = hashlib.sha256()
-    for path in _CODE:
+    for path in sorted(paths):
         total.update(f"{path.relative_to(_ROOM.parent).as_posix()}\0{_sha256(path)}\0".encode())
-    return {"patchline's proofs": f"sha256:{total.hexdigest()}", "machine": platform.machine()}
+    return f"sha256:{total.hexdigest()}"
 
 
 def tests(root: Path, paths: Iterable[str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ And red on the patches before it: a patch is not proven by tests that another on
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ import msgspec
 from patchline.errors import UsageError
 from patchline.overlay import Overlay, overlay
 from patchline.proofs import evidence
-from patchline.proofs.bench import Bench, host, requirements
+from patchline.proofs.bench import Bench, host, requirements, together
 from patchline.proofs.steps import steps
 from patchline.proofs.suite import TESTS, Run
 from patchline.proofs.verdicts import Proof, judge, needed
@@ -93,14 +94,14 @@ def _run_all(carried: Carried, all_steps: Sequence[Overlay], tests: dict[str, li
     bench = Bench(carried, all_steps[-1], limit)
     bench.prepare(all_steps)
     files = sorted({path for paths in tests.values() for path in paths})
-    stock, whole = bench.stock(files), bench.overlaid(files)
     before = {
-        name: bench.on(step, f"the patches before {name}", paths)
+        name: partial(bench.on, step, f"the patches before {name}", paths)
         for (name, paths), step in zip(tests.items(), all_steps[:-1], strict=True)
         if step.changes
     }
+    stock, whole, *rest = together(partial(bench.stock, files), partial(bench.overlaid, files), *before.values())
     bench.check()
-    return _Runs(stock, whole, before)
+    return _Runs(stock, whole, dict(zip(before, rest, strict=True)))
 
 
 def _judge(carried: Carried, all_steps: Sequence[Overlay], tests: dict[str, list[str]], runs: _Runs) -> list[Proof]:

@@ -46,6 +46,7 @@ class Reporter:
                 "failures": [],
                 "seconds": 0.0,
                 "properties": {},
+                "wide": any(True for _ in item.iter_markers("wide")),
             }
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
@@ -138,4 +139,5 @@ def pytest_configure(config: pytest.Config) -> None:
         "holds(stock): fails on stock with a text that matches the pattern `stock`, passes on the overlay",
     )
     config.addinivalue_line("markers", "unchanged: passes on stock and on the overlay")
+    config.addinivalue_line("markers", "wide: sweeps over many inputs; spared where a narrower test speaks already")
     config.pluginmanager.register(Reporter(), "patchline-report")

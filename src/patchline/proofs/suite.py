@@ -24,6 +24,8 @@ FOR_TESTS = ("__init__.py", "kv_heads.py")
 """Of patchline itself, what a patch's tests may import: they run where nothing of it is installed."""
 _KEPT = ("PATH", "HOME", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _POLL = 0.05
+_running: set[int] = set()
+"""Groups of the runs going on. Each is taken out before its end is taken, so none is another's."""
 _BY_HAND = "run the tests by hand in the proof's environment"
 
 # No configuration and no conftest.py, from wherever: a test's verdict is the test's own.
@@ -51,6 +53,8 @@ class Test(NamedTuple):
     seconds: float
     properties: dict[str, str]
     """What it noted with pytest's `record_property`, as texts."""
+    wide: bool
+    """Whether trials of single changes spare it, where a narrower test speaks already."""
 
 
 class Run(NamedTuple):
@@ -137,6 +141,7 @@ def _watch(command: list[str], cwd: Path, environment: dict[str, str], log: Path
             start_new_session=True,
         )
     started = time.monotonic()
+    _running.add(process.pid)
     try:
         while not _ended(process.pid, EVERY):
             spent = time.monotonic() - started
@@ -149,8 +154,16 @@ def _watch(command: list[str], cwd: Path, environment: dict[str, str], log: Path
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, 9)
+        _running.discard(process.pid)
         status = process.wait()
     return status
+
+
+def stop_all() -> None:
+    """Ends the runs that other threads wait for."""
+    for pid in [*_running]:
+        with suppress(ProcessLookupError):
+            os.killpg(pid, 9)
 
 
 def _ended(pid: int, seconds: float) -> bool:

@@ -77,16 +77,18 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 class Order:
-    """A pytest plugin: the tests that are likeliest to fail come first; it writes down what is imported."""
+    """A pytest plugin: only wide tests, or only the others; those that are likeliest to fail come first."""
 
-    def __init__(self, order: list[str], imported: str) -> None:
-        self.ranks, self.imported = {name: rank for rank, name in enumerate(order)}, imported
+    def __init__(self, order: list[str], wide: bool, imported: Path) -> None:
+        self.ranks, self.wide, self.imported = {name: rank for rank, name in enumerate(order)}, wide, imported
 
-    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Sorts; pytest calls it after the reporter has seen them."""
+    def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
+        """Chooses and sorts; pytest calls it after the reporter has seen all."""
+        self.imported.write_text(json.dumps(list(sys.modules)))
+        left_out = [item for item in items if bool(item.get_closest_marker("wide")) != self.wide]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
         items.sort(key=lambda item: self.ranks.get(item.nodeid, len(self.ranks)))
-        if self.imported:
-            Path(self.imported).write_text(json.dumps(list(sys.modules)))
 
 
 def preload(names: list[str], guard: Guard) -> int:
@@ -111,31 +113,44 @@ class Runner:
         self.killers: list[tuple[str, str]] = []
         """Function and test, the latest last."""
         self.running: dict[int, tuple[dict[str, Any], float, float]] = {}
+        self.survived: list[dict[str, Any]] = []
+        self.wide = False
+        """Which tests run now."""
 
-    def baseline(self, imported: str = "") -> dict[str, Any]:
-        """Runs all tests without a change; returns the report."""
-        number = -1 if imported else -2
-        pid = self._fork({"number": number, "function": ""}, stop=False, imported=imported)
+    def collect(self) -> dict[str, Any]:
+        """Lets a fork import the tests; returns the report."""
+        return self._without_a_change(-1, "--collect-only")
+
+    def baseline(self) -> dict[str, Any]:
+        """Runs the tests of this round without a change; returns the report."""
+        report = self._without_a_change(-2)
+        ran = _ran(report)
+        wrong = {name: one for name, one in ran.items() if one["outcome"] != "passed"}
+        if wrong or not ran:
+            listed = "\n".join(f"  {name}: {one['outcome']}: {one['text'][:300]}" for name, one in wrong.items())
+            raise SystemExit(
+                f"these tests do not pass without a change:\n{listed or '  there is none that is not wide'}"
+            )
+        self.seconds = {name: one["seconds"] for name, one in ran.items()}
+        return report
+
+    def _without_a_change(self, number: int, *arguments: str) -> dict[str, Any]:
+        pid = self._fork({"number": number, "function": ""}, arguments)
         self._wait_for(pid, time.monotonic() + self.job["limit"])
         report = self._report(number)
         if report is None or report["errors"] or not report["tests"]:
             raise SystemExit(f"the tests did not run in a fork:\n{self._log(number)}")
-        wrong = {name: one for name, one in report["tests"].items() if one["outcome"] != "passed"}
-        if wrong:
-            listed = "\n".join(f"  {name}: {one['outcome']}: {one['text'][:300]}" for name, one in wrong.items())
-            raise SystemExit(f"these tests do not pass without a change:\n{listed}")
-        self.seconds = {name: one["seconds"] for name, one in report["tests"].items()}
         return report
 
-    def all(self) -> None:
-        """Runs every trial."""
-        left = list(reversed(self.job["trials"]))
+    def all(self, trials: list[dict[str, Any]]) -> None:
+        """Runs the tests of this round on every trial."""
+        left = list(reversed(trials))
         limit = max(self.job["least"], 3 * sum(self.seconds.values()))
         while left or self.running:
             while left and len(self.running) < self.job["parallel"]:
                 trial = left.pop()
                 now = time.monotonic()
-                self.running[self._fork(trial, stop=True)] = trial, now, now + limit
+                self.running[self._fork(trial, ("-x",))] = trial, now, now + limit
             self._reap()
 
     def _reap(self) -> None:
@@ -157,6 +172,9 @@ class Runner:
         how, by = _verdict(report, status)
         if how == "failed":
             self.killers.append((trial["function"], by))
+        elif how == "survived" and not self.wide and self.job["wide"] and not trial["explained"]:
+            self.survived.append(trial)
+            return
         log = self._log(trial["number"]) if how in ("died", "broken") else ""
         done = {"number": trial["number"], "how": how, "by": by, "seconds": round(seconds, 2), "log": log}
         print(json.dumps(done), flush=True)
@@ -166,21 +184,21 @@ class Runner:
         far = [test for _, test in reversed(self.killers)]
         return list(dict.fromkeys([*near, *far, *sorted(self.seconds, key=lambda name: self.seconds[name])]))
 
-    def _fork(self, trial: dict[str, Any], *, stop: bool, imported: str = "") -> int:
+    def _fork(self, trial: dict[str, Any], arguments: Sequence[str]) -> int:
         order = self._order(trial["function"])
         sys.stdout.flush()
         pid = os.fork()
         if pid:
             return pid
         try:
-            status = self._child(trial, order, stop, imported)
+            status = self._child(trial, order, arguments)
         except BaseException:  # noqa: BLE001 - a fork must never go on as its parent
             traceback.print_exc()
             status = _DIED
         sys.stderr.flush()
         os._exit(status)
 
-    def _child(self, trial: dict[str, Any], order: list[str], stop: bool, imported: str) -> int:
+    def _child(self, trial: dict[str, Any], order: list[str], arguments: Sequence[str]) -> int:
         os.setsid()
         ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)  # a fork must not outlive its parent
         log = os.open(self.scratch / f"{trial['number']}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -195,8 +213,8 @@ class Runner:
             sys.meta_path.insert(0, Finder(trial["module"], trial["path"], data))
         import pytest
 
-        arguments = [*self.job["pytest"], *(["-x"] if stop else []), *self.job["files"]]
-        return int(pytest.main(arguments, plugins=[Order(order, imported)]))
+        plugins = [Order(order, self.wide, self.scratch / "imported.json")]
+        return int(pytest.main([*self.job["pytest"], *arguments, *self.job["files"]], plugins=plugins))
 
     def _report_path(self, number: int) -> Path:
         return self.scratch / f"{number}.json"
@@ -239,26 +257,37 @@ def _verdict(report: dict[str, Any] | None, status: int) -> tuple[str, str]:
         return ("broken" if os.WIFEXITED(status) else "died"), ""
     if report["errors"]:
         return "failed", report["errors"][0].partition(":")[0]
-    for name, one in report["tests"].items():
+    ran = _ran(report)
+    for name, one in ran.items():
         if one["outcome"] in ("failed", "error"):
             return "failed", name
-    ran = all(one["outcome"] == "passed" for one in report["tests"].values())
-    return ("survived" if ran and report["tests"] and status == 0 else "broken"), ""
+    passed = all(one["outcome"] == "passed" for one in ran.values())
+    return ("survived" if ran and passed and status == 0 else "broken"), ""
+
+
+def _ran(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The tests that were asked for."""
+    left_out = {*report["deselected"]}
+    return {name: one for name, one in report["tests"].items() if name not in left_out}
 
 
 def main() -> None:
-    """Two runs without a change, the second in a fork that has all imported; then every trial."""
+    """Every trial with the tests that are not wide; then those that survived, and should not, with the wide ones."""
     job = json.loads(Path(sys.argv[1]).read_bytes())
     runner = Runner(job)
-    imported = Path(job["scratch"], "imported.json")
-    first = runner.baseline(str(imported))
-    here = preload(json.loads(imported.read_bytes()), Guard(job["modules"]))
+    first = runner.collect()
+    job["wide"] = any(one["wide"] for one in first["tests"].values())
+    preload(json.loads((runner.scratch / "imported.json").read_bytes()), Guard(job["modules"]))
     second = runner.baseline()
     if first["tests"].keys() != second["tests"].keys():
-        raise SystemExit("a fork collects other tests than a process of its own")
+        raise SystemExit("a fork that has all imported collects other tests than one that has not")
     for report in (first, second):
-        print(json.dumps({"preloaded": here, "imported": report["imported"]}), flush=True)
-    runner.all()
+        print(json.dumps({"imported": report["imported"]}), flush=True)
+    runner.all(job["trials"])
+    if runner.survived:
+        runner.wide = True
+        runner.baseline()
+        runner.all(runner.survived)
 
 
 if __name__ == "__main__":

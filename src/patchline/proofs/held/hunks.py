@@ -78,6 +78,7 @@ class _Of(NamedTuple):
     files: list[str]
     pieces: list[Piece]
     mutants: list[Mutant]
+    explained: set[str]
 
 
 class _Outcomes(NamedTuple):
@@ -95,10 +96,18 @@ def hunks(carried: Carried, *, limit: float = LIMIT, fresh: bool = False, record
     all_steps = steps(carried, made)
     reasons = explained.load(carried.folder / explained.NAME)
     wanted = [
-        _Of(name, before, after, paths, pieces(carried.repo, before, after), _mutants(carried, before, after))
+        _Of(
+            name,
+            before,
+            after,
+            paths,
+            pieces(carried.repo, before, after),
+            _mutants(carried, before, after),
+            {said for patch, said in (*reasons.comments, *reasons.survivors) if patch == name},
+        )
         for (name, paths), before, after in zip(tests.items(), all_steps[:-1], all_steps[1:], strict=True)
     ]
-    covers = coverage(carried, all_steps, tests)
+    covers = coverage(carried, all_steps, tests) | evidence.code("held")
     found = None if fresh else evidence.find(carried.project, KIND, carried.name, covers)
     outcomes = msgspec.convert(found.result, dict[str, _Outcomes]) if found else _try_all(carried, made, wanted, limit)
     held = [_judge(one, outcomes[one.patch], reasons) for one in wanted]
@@ -125,6 +134,7 @@ def _try_all(carried: Carried, made: Overlay, wanted: Sequence[_Of], limit: floa
     for one in wanted:
         say(f"{carried.name}: {one.patch}: {len(one.pieces)} pieces, {len(one.mutants)} mutants")
         in_forks = [*map(_without, _in_forks(one)), *map(_mistaken, one.mutants)]
+        in_forks = [trial._replace(explained=trial.name in one.explained) for trial in in_forks]
         tried = attempt(bench, one.after, f"{one.patch} changed", one.files, in_forks) if in_forks else []
         rest = iter(tried)
         dropped = [next(rest) if _is_code(piece) else _on_its_own_tree(bench, one, piece) for piece in one.pieces]

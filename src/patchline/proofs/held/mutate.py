@@ -35,7 +35,7 @@ _ARITHMETIC: dict[type[ast.operator], tuple[str, str]] = {
 _CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 _SIDES = {"local": "remote", "remote": "local", "prefill": "decode", "decode": "prefill"}
 _SIDE = re.compile("|".join(_SIDES))
-_DROPPED = (ast.Raise, ast.Assert, ast.AugAssign, ast.Continue, ast.Break)
+_DROPPED = (ast.Raise, ast.AugAssign, ast.Continue, ast.Break)
 _NOT_NUMBERS = (ast.List, ast.Set, ast.Tuple, ast.JoinedStr, ast.ListComp, ast.Dict)
 
 
@@ -124,6 +124,8 @@ class _Maker:
         yield from self._walk(self.tree, _Scope("", set()), nested=False)
 
     def _walk(self, node: ast.AST, scope: _Scope, *, nested: bool) -> Iterator[_Edit]:
+        if isinstance(node, ast.Assert) and not _is_check(node):
+            return
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             scope = _Scope(node.name, _bound(node))
         for edit in self._of(node, scope, nested):
@@ -166,7 +168,7 @@ class _Maker:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             for statement in _early(node):
                 yield (*self._span(statement), "pass")
-        if isinstance(node, _DROPPED) or _is_call(node) or _sets_a_part(node):
+        if isinstance(node, _DROPPED) or _is_call(node) or _is_check(node) or _sets_a_part(node):
             yield (*self._span(node), "pass")
 
     def _compare(self, node: ast.Compare) -> Iterator[tuple[int, int, str]]:
@@ -245,6 +247,16 @@ def _no_number(node: ast.expr) -> bool:
 
 def _is_call(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+
+
+def _is_check(node: ast.AST) -> bool:
+    """An assertion, but for those that tell a type checker what it cannot see: `is not None`, `isinstance`."""
+    match node:
+        case ast.Assert(test=ast.Compare(ops=[ast.IsNot()])):
+            return False
+        case ast.Assert(test=ast.Call(func=ast.Name(id="isinstance"))):
+            return False
+    return isinstance(node, ast.Assert)
 
 
 def _sets_a_part(node: ast.AST) -> bool:
