@@ -1,0 +1,1 @@
+"""Gates: proofs on a fleet, against a running stack."""
