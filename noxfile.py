@@ -91,6 +91,18 @@ def prove(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def hunks(session: nox.Session) -> None:
+    """Show that a test fails without each piece of each patch, and with each mistake in it."""
+    patchline(session, "hunks")
+
+
+@nox.session(name="upstream-tests", default=False)
+def upstream_tests(session: nox.Session) -> None:
+    """Run vLLM's own tests on stock and on the overlay: nothing that passes on stock fails."""
+    patchline(session, "upstream-tests")
+
+
+@nox.session(default=False)
 def nightly(session: nox.Session) -> None:
     """The main job: checkout, apply, lint, overlay, prove."""
     patchline(session, "nightly")

@@ -26,6 +26,10 @@ VERBS = {
     "lint": "check series, patches and trailers",
     "overlay": "show the files that a series changes in the installed package, with their digest",
     "prove": "show that each patch's tests fail on stock and pass on the overlay",
+    "hunks": "show that some test fails without each piece of each patch, and with each small mistake in it",
+    "upstream-tests": "run upstream's own tests on stock and on the overlay, and compare",
+    "check": "check the answers of a running endpoint, and what its engines logged",
+    "layouts": "show for a model what each prefill and decode TP means, and which pairs vLLM serves",
     "nightly": "the whole way: checkout, apply, lint, overlay, prove",
 }
 """Each is a module of `patchline.commands`; only the one that is asked for is imported."""
@@ -117,7 +121,7 @@ def _verb(name: str) -> Callable[[Sequence[str]], Outcome]:
         near = difflib.get_close_matches(name, VERBS, 1)
         hint = f"python -m patchline {near[0]}" if near else "python -m patchline --help"
         raise UsageError(f"there is no verb {name!r}", next=hint)
-    module = import_module(f"patchline.commands.{name}")
+    module = import_module(f"patchline.commands.{name.replace('-', '_')}")
 
     def call(arguments: Sequence[str]) -> Outcome:
         parser = _Parser(prog=f"python -m patchline {name}", description=module.__doc__, allow_abbrev=False)

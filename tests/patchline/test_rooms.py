@@ -10,7 +10,7 @@ import pytest
 from patchline import cli, errors
 
 PACKAGE = Path(errors.__file__).parent
-ROOMS = ["tools", "pins", "sources", "series", "overlay", "proofs", "cli", "commands"]
+ROOMS = ["tools", "pins", "sources", "series", "overlay", "proofs", "gates", "cli", "commands"]
 """Left to right; `tools` are the modules that every room may use, `cli` is known to its verbs."""
 NOT_TOOLS = {"overlay", "cli", "__main__"}
 
@@ -69,12 +69,12 @@ def test_one_exit_code_a_kind() -> None:
 
 @pytest.mark.parametrize("verb", cli.VERBS)
 def test_every_verb_has_its_module(verb: str) -> None:
-    assert (PACKAGE / "commands" / f"{verb}.py").is_file()
+    assert (PACKAGE / "commands" / f"{verb.replace('-', '_')}.py").is_file()
 
 
 def test_every_module_of_commands_is_a_verb() -> None:
     names = {path.stem for path in (PACKAGE / "commands").glob("*.py")} - {"__init__"}
-    assert names == set(cli.VERBS)
+    assert names == {verb.replace("-", "_") for verb in cli.VERBS}
 
 
 def test_the_architecture_names_every_room() -> None:
