@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -62,6 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     cannot be written (a full disk) is an error, with code 1 where the verb itself was done.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        signal.signal(signal.SIGTERM, _interrupt)
     gc.disable()  # a run is short and leaves no cycles worth the looking: a twentieth of its time
     try:
         end = _run(words, "--json" in words)
@@ -70,6 +73,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             _drop(sys.stdout)
         return _INTERRUPTED
+
+
+def _interrupt(*_: object) -> NoReturn:
+    """Lets SIGTERM end a run as Ctrl-C does: what it started is ended, too."""
+    raise KeyboardInterrupt
 
 
 def _run(words: Sequence[str], as_json: bool) -> _End:

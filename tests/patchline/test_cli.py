@@ -73,6 +73,12 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert "run the same command again" in capsys.readouterr().err
 
 
+def test_ended_by_sigterm_as_by_ctrl_c() -> None:
+    code = "import os\nfrom patchline import cli\nfrom patchline.commands import lint\nlint.run = lambda _: os.kill(os.getpid(), 15)\nimport sys\nsys.argv[1:] = ['lint']\nsys.exit(cli.main())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, "run the same command again" in done.stderr) == (130, True)
+
+
 def test_interrupted_with_json_is_one_object(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

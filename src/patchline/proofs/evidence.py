@@ -66,7 +66,10 @@ def digest_of(kind: str, of: str, covers: dict[str, str]) -> str:
 
 def code(part: str = "") -> dict[str, str]:
     """Covers the modules of this room, and of one `part` of it, that run tests and draw verdicts."""
-    found = {"machine": platform.machine(), "patchline's proofs": _digest([*_ROOM.glob("*.py"), *_CODE])}
+    here = [
+        path for path in _ROOM.glob("*.py") if path.name != "env.py"
+    ]  # its recipe and its requirements stand for it
+    found = {"machine": platform.machine(), "patchline's proofs": _digest([*here, *_CODE])}
     return found | ({f"patchline's proofs: {part}": _digest((_ROOM / part).glob("*.py"))} if part else {})
 
 

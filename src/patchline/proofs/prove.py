@@ -14,7 +14,7 @@ import msgspec
 
 from patchline.errors import UsageError
 from patchline.overlay import Overlay, overlay
-from patchline.proofs import evidence
+from patchline.proofs import env, evidence
 from patchline.proofs.bench import Bench, host, requirements, together
 from patchline.proofs.steps import steps
 from patchline.proofs.suite import TESTS, Run
@@ -87,7 +87,7 @@ def coverage(carried: Carried, all_steps: Sequence[Overlay], tests: dict[str, li
     found = {f"{name}: tests": " ".join(paths) for name, paths in tests.items()}
     found |= {f"{name}: overlay": step.digest for name, step in zip(tests, all_steps[1:], strict=True)}
     found |= evidence.tests(carried.project.root, [path for paths in tests.values() for path in paths])
-    return found | evidence.code() | {"environment": requirements(carried)}
+    return found | evidence.code() | {"environment": requirements(carried), "recipe": str(env.RECIPE)}
 
 
 def _run_all(carried: Carried, all_steps: Sequence[Overlay], tests: dict[str, list[str]], limit: float) -> _Runs:

@@ -67,7 +67,7 @@ class Reporter:
         record["seconds"] += report.duration
         record["properties"] |= {str(name): str(value) for name, value in item.user_properties}
         # The message of the exception, whole: pytest's own short form cuts it.
-        text = f"{call.excinfo.typename}: {call.excinfo.value}" if call.excinfo else ""
+        text = _text(call.excinfo.value) if call.excinfo else ""
         if hasattr(report, "wasxfail"):
             self._note(item.nodeid, "xfail", report.wasxfail)
         elif report.when == "call" or report.outcome != "passed":
@@ -105,6 +105,12 @@ class Reporter:
             "imported": {name: sorted(files) for name, files in self.imported.items()},
         }
         Path(os.environ["PATCHLINE_REPORT"]).write_text(json.dumps(report))
+
+
+def _text(error: BaseException) -> str:
+    """Type and message of an exception, and of those that it groups."""
+    inner = [_text(one) for one in error.exceptions] if isinstance(error, BaseExceptionGroup) else []
+    return " | ".join([f"{type(error).__name__}: {error}", *inner])
 
 
 def _outcome(report: pytest.TestReport) -> str:

@@ -10,6 +10,7 @@ much shows where it lands. Each element names its layer, block, head, position, 
 and channel.
 """
 
+import itertools
 import random
 import socket
 import threading
@@ -64,6 +65,9 @@ STOCK_FIELDS = [
     "packed_member_layouts",
 ]
 
+numbers = itertools.count(1)
+"""Of engines: no two bear one name."""
+
 
 class Rank(NamedTuple):
     """One worker's place in its engine."""
@@ -100,7 +104,8 @@ class Engine:
         self.change_spec, self.transfer = change_spec, transfer
         self.use_mla = all(layer.kind == "mla" for layer in layers) if use_mla is None else use_mla
         self.extra = extra or {}
-        self.engine_id = f"{role}-{id(self)}"
+        self.engine_id = f"{role}-{next(numbers)}"
+        self.older_threads = threading.enumerate()
         self.port = free_port()
         self.group_of: dict[str, int] = {}
         self.connectors: dict[Rank, Any] = {}

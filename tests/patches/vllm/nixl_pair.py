@@ -4,6 +4,7 @@ Agents have no progress thread, so whoever waits polls every rank of both engine
 """
 
 import logging
+import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -81,7 +82,7 @@ def transfer(
     work |= {
         connector: _receives(prefill, decode, prefill_blocks, decode_blocks) for connector in decode.connectors.values()
     }
-    with _errors() as errors:
+    with _errors(prefill, decode) as errors:
         _run(work, errors)
 
 
@@ -154,11 +155,17 @@ def _finished(connector: Any, work: NixlConnectorMetadata) -> bool:
 
 
 @contextmanager
-def _errors() -> Iterator[list[BaseException]]:
+def _errors(*engines: Engine) -> Iterator[list[BaseException]]:
     """Collect what worker threads log of their failures: they go on and nobody else is told."""
     errors: list[BaseException] = []
+    others = set.intersection(*({*engine.older_threads} for engine in engines)) - {threading.main_thread()}
+
+    def note(record: logging.LogRecord) -> None:
+        if record.exc_info and threading.current_thread() not in others:
+            errors.append(record.exc_info[1])
+
     handler = logging.Handler(logging.ERROR)
-    handler.emit = lambda record: errors.append(record.exc_info[1]) if record.exc_info else None
+    handler.emit = note
     loggers = base_worker.logger, push_worker.logger
     for logger in loggers:
         logger.addHandler(handler)

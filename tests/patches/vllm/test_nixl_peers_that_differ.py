@@ -159,13 +159,14 @@ def on_overlay(lie: str, layout: str, push: bool) -> str:
     told = FALSE[lie](truth)
     if told == truth:
         return SERVED
+    # A pull that reads from more ranks than it has may first hear of layers that differ.
+    contradict = f"{CONTRADICT}|{SMALLER_DECODE.format(tps[1], tps[0])}" if tps[1] < tps[0] else CONTRADICT
     if -1 in told and tps[0] != tps[1]:
-        return f"{SHARED}|{CONTRADICT}"
+        return f"{SHARED}|{contradict}"
     # At equal TPs blocks are copied whole, those of shared pages too.
     if all(said in (-1, held) for said, held in zip(told, truth, strict=True)):
         return SERVED
-    # A pull that reads from more ranks than it has may first hear of layers that differ.
-    return f"{CONTRADICT}|{SMALLER_DECODE.format(tps[1], tps[0])}" if tps[1] < tps[0] else CONTRADICT
+    return contradict
 
 
 def lie(name: str, layout: str, push: bool) -> Any:
