@@ -14,6 +14,8 @@ nox.options.reuse_venv = "yes"
 nox.options.error_on_missing_interpreters = True
 
 PROJECT = nox.project.load_toml("pyproject.toml")
+DEBIAN = {"dpkg-source": "dpkg-dev", "patch": "patch", "etcd": "etcd-server", "nats-server": "nats-server"}
+"""Debian's package of each program that the tests compare with, or run."""
 
 
 def patchline(session: nox.Session, verb: str, *arguments: str) -> None:
@@ -39,14 +41,13 @@ def style(session: nox.Session) -> None:
 
 def debian(session: nox.Session) -> None:
     """Brings Debian's own tools and package lists, which the tests compare with, where they are missing."""
-    packages = [
-        package for tool, package in (("dpkg-source", "dpkg-dev"), ("patch", "patch")) if not shutil.which(tool)
-    ]
+    packages = [package for tool, package in DEBIAN.items() if not shutil.which(tool)]
     listed = any(Path("/var/lib/apt/lists").glob("*_Packages*"))
     if listed and not packages:
         return
     if os.geteuid() or not shutil.which("apt-get"):
-        session.error("the tests need Debian's dpkg-dev and patch, and its package lists: run apt-get as root")
+        needed = ", ".join(DEBIAN.values())
+        session.error(f"the tests need Debian's {needed}, and its package lists: run apt-get as root")
     session.run("apt-get", "update", "-q", external=True)
     if packages:
         session.run("apt-get", "install", "-q", "-y", "--no-install-recommends", *packages, external=True)

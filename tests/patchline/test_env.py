@@ -127,7 +127,7 @@ def test_one_that_lost_its_python_is_no_environment(tmp_path: Path) -> None:
     venv = home / "venv-x"
     (venv / "bin").mkdir(parents=True)
     (venv / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
-    (home / "complete.json").write_text('{"venv": "venv-x"}')
+    (home / "complete.json").write_text('{"venv": "venv-x", "installed": {}}')
     (venv / "bin" / "python").symlink_to(sys.executable)
     assert env._complete(home)
     (venv / "bin" / "python").unlink()

@@ -31,6 +31,13 @@ _FOR_VLLM = ("nixl==1.4.1", "pytest", "hypothesis", "pytest-asyncio", "ray", "tb
 # They come along, do not match vLLM's torch, and break `import vllm` by being there.
 _UNWANTED = ("torchvision", "torchaudio", "torchcodec")
 
+# What Dynamo's frontend and vLLM worker import of what `ai-dynamo` 1.6.0 asks for. The rest is left out: one of
+# those, aisimulate, is a placeholder that downloads from elsewhere.
+_FOR_DYNAMO = ("redis<9", "kubernetes<33", "zstandard<1", "blake3", "uvloop", "torchvision==0.28.0")
+
+# Installed at the end, without what they ask for.
+_ALONE = ("ai-dynamo", "ai-dynamo-runtime", "torchvision")
+
 # Each would send what pip installs elsewhere, or the proofs' imports to another tree.
 _DROPPED = ("PYTHONPATH", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_REQUIREMENT")
 
@@ -48,6 +55,12 @@ class Environment:
 def for_vllm(version: str) -> tuple[str, ...]:
     """What to ask of `environment` for vLLM `version` in its CPU build, NIXL, and what tests need: ours, and vLLM's."""
     return (f"{_CPU_BUILD}=={version}", *_FOR_VLLM)
+
+
+def for_dynamo(version: str, vllm: str) -> tuple[str, ...]:
+    """What to ask of `environment` for Dynamo `version` with its vLLM worker on vLLM `vllm`; it serves engines, too."""
+    dynamo = (f"ai-dynamo=={version}", f"ai-dynamo-runtime=={version}")
+    return (f"{_CPU_BUILD}=={vllm}", _FOR_VLLM[0], *_FOR_DYNAMO, *dynamo)
 
 
 def environment(*requirements: str) -> Environment:
@@ -137,21 +150,28 @@ def _make(venv: Path, requirements: Sequence[str], log: Path) -> dict[str, str]:
     made = _at(venv)
     run([_python(), "-m", "venv", venv], cwd=venv.parent, env=env)
     pip: list[str | Path] = [made.python, "-m", "pip", "--no-input"]
-    try:
-        run_to_log(
-            [*pip, "install", "--progress-bar=off", *requirements],
-            cwd=venv,
-            env=env,
-            log=log,
-            every=EVERY,
-            tell=lambda line: say(f"pip: {line}"),
-        )
-    except CommandFailed as failed:
-        raise explain(log.read_text(errors="replace"), log) from failed
+    alone = [one for one in requirements if _name(one) in _ALONE]
+    _install(pip, [one for one in requirements if one not in alone], env, log)
     if version := _cpu_version(requirements):
         run([*pip, "uninstall", "--yes", *_UNWANTED], cwd=venv, env=env)
         _name_vllm(made.site_packages, version)
+    if alone:
+        _install(pip, ["--no-deps", *alone], env, log)
+    if "torchvision" in map(_name, alone):
+        _stub_torchvision(made.site_packages)
     return _verified(made, requirements, env)
+
+
+def _install(pip: Sequence[str | Path], what: Sequence[str], env: dict[str, str], log: Path) -> None:
+    command = [*pip, "install", "--progress-bar=off", *what]
+    try:
+        run_to_log(command, cwd=log.parent, env=env, log=log, every=EVERY, tell=lambda line: say(f"pip: {line}"))
+    except CommandFailed as failed:
+        raise explain(log.read_text(errors="replace"), log) from failed
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[<>=!~]", requirement, maxsplit=1)[0]
 
 
 def _python() -> str:
@@ -186,6 +206,14 @@ def _name_vllm(site_packages: Path, version: str) -> None:
     (folder / "RECORD").write_text("".join(f"{folder.name}/{name},,\n" for name in names))
 
 
+def _stub_torchvision(site_packages: Path) -> None:
+    """Keeps torchvision from registering operators that torch's CPU build lacks: importing it would fail."""
+    name = "torchvision._meta_registrations"
+    (site_packages / "patchline-torchvision.pth").write_text(
+        f'import sys, types; sys.modules.setdefault("{name}", types.ModuleType("{name}"))\n'
+    )
+
+
 _ASK = """\
 import importlib.metadata, json, sys
 print(json.dumps({d.name.lower().replace("_", "-"): d.version for d in importlib.metadata.distributions()}))
@@ -195,7 +223,7 @@ print(json.dumps({d.name.lower().replace("_", "-"): d.version for d in importlib
 def _verified(made: Environment, requirements: Sequence[str], env: dict[str, str]) -> dict[str, str]:
     answer = run([made.python, "-I", "-c", _ASK], cwd=made.python.parent, env=env).stdout
     installed: dict[str, str] = json.loads(answer)
-    wanted = {name: version for name, _, version in (text.partition("==") for text in requirements)}
+    wanted = {_name(text): text.partition("==")[2] for text in requirements}
     if version := wanted.get(_CPU_BUILD):
         wanted["vllm"] = f"{version}+cpu"
     wrong = [
@@ -203,7 +231,11 @@ def _verified(made: Environment, requirements: Sequence[str], env: dict[str, str
         for name, version in wanted.items()
         if name not in installed or version not in ("", installed[name])
     ]
-    wrong += [f"{name} is still there" for name in _UNWANTED if _CPU_BUILD in wanted and name in installed]
+    wrong += [
+        f"{name} is still there"
+        for name in _UNWANTED
+        if _CPU_BUILD in wanted and name in installed.keys() - wanted.keys()
+    ]
     if wrong:
         raise UsageError(f"pip made another environment than was asked for: {'; '.join(wrong)}", next="run again")
     return installed

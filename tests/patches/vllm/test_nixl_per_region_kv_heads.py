@@ -11,9 +11,9 @@ from typing import get_type_hints
 import msgspec
 import pytest
 from nixl_engine import BLOCK_SIZE, STOCK_FIELDS
-from nixl_landing import assert_landed, assert_nothing_moved
+from nixl_landing import assert_landed, assert_nothing_moved, bytes_posted
 from nixl_models import MLA, SMALL, UNIFORM, layer_name
-from nixl_pair import connect, decode, pair, prefill, pull_and_push, transfer
+from nixl_pair import REQUEST, connect, decode, pair, prefill, pull_and_push, registration, transfer
 from nixl_stock import DID_NOT_RAISE, SIZES, SPLIT
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl.metadata import NIXL_CONNECTOR_VERSION, NixlAgentMetadata
 from vllm.v1.kv_cache_interface import AttentionSpec
@@ -53,6 +53,26 @@ def test_refusal_of_a_smaller_decode_tp_names_heads_and_layers():
     assert "decode TP 2 < prefill TP 4" in text
     assert f"4 in 5 layers ({layer_name(0)}" in text
     assert f"1 in 1 layers ({layer_name(5)}" in text
+
+
+@pytest.mark.holds(stock=DID_NOT_RAISE)
+def test_push_decode_refuses_to_register_with_a_larger_prefill_tp():
+    p, d = prefill(SMALL, 2, push=True), decode(SMALL, 1, push=True)
+    with pair(p, d):
+        with pytest.raises(NotImplementedError, match="decode TP 1 < prefill TP 2"):
+            connect(d, p, notif_agents_only=True)
+        assert_nothing_moved(p, d)
+
+
+@pytest.mark.holds(stock=DID_NOT_RAISE)
+def test_push_prefill_refuses_to_write_to_a_smaller_decode_tp():
+    p, d = prefill(SMALL, 2, push=True), decode(SMALL, 1, push=True)
+    with pair(p, d):
+        connect(p, d)
+        for rank in range(p.tp):
+            with pytest.raises(NotImplementedError, match="decode TP 1 < prefill TP 2"):
+                p.worker(rank)._do_start_push_kv(REQUEST, ([1],), registration(p, d, ([2],)))
+        assert not bytes_posted(p, d)
 
 
 @pytest.mark.holds(stock=SPLIT)

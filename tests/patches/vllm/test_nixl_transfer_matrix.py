@@ -18,15 +18,18 @@ from nixl_stock import REPLICATED, mark, on_stock, on_the_overlay
 TPS = (1, 2, 4, 8, 16)
 HEADS = {"8": UNIFORM, "8/2": SMALL, "16/4": GEMMA4_31B, "8/2/MLA": (*SMALL, MLA)}
 
+NARROW = "8/2"
+"""Trials of single changes run these cases only; the others vary them."""
+
 
 def case(heads: str, prefill_tp: int, decode_tp: int, push: bool) -> Any:
     arguments = HEADS[heads], prefill_tp, decode_tp, push
     stock, overlay = on_stock(*arguments), on_the_overlay(*arguments)
     name = f"{heads}-TP{prefill_tp}-TP{decode_tp}-{'push' if push else 'pull'}"
-    return pytest.param(heads, prefill_tp, decode_tp, push, overlay, marks=mark(stock, overlay), id=name)
+    marks = [mark(stock, overlay), *([] if heads == NARROW else [pytest.mark.wide])]
+    return pytest.param(heads, prefill_tp, decode_tp, push, overlay, marks=marks, id=name)
 
 
-@pytest.mark.wide
 @pytest.mark.parametrize(
     ("heads", "prefill_tp", "decode_tp", "push", "refused"),
     [case(*values) for values in itertools.product(HEADS, TPS, TPS, (False, True))],
