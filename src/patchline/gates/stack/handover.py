@@ -79,7 +79,7 @@ class Pair:
             with call.timer():
                 yield call.ask(method, path, body)
         except (OSError, http.client.HTTPException) as failed:
-            if call.late:
+            if call.late or isinstance(failed, TimeoutError):
                 raise Failed(504, f"{name} gave no whole answer within {self.limit:.0f} s") from failed
             raise Failed(502, self.fault() or f"{name} broke off: {failed!r}") from failed
         finally:
