@@ -65,6 +65,7 @@ STOCK_FIELDS = [
     "packed_member_layouts",
 ]
 
+_ports = random.SystemRandom()  # hypothesis seeds the other one, and two runs at once would meet
 numbers = itertools.count(1)
 """Of engines: no two bear one name."""
 
@@ -297,7 +298,7 @@ class Engine:
 def free_port() -> int:
     """A port below those that systems give out: agents take such ones at any time."""
     while True:
-        port = random.randint(10_000, 30_000)
+        port = _ports.randint(10_000, 30_000)
         with socket.socket() as sock, suppress(OSError):
             sock.bind((HOST, port))
             return port
