@@ -140,6 +140,15 @@ def test_a_proof_runs_again_when_its_inputs_changed(
     assert runs(series, monkeypatch) == 2
 
 
+def test_evidence_of_another_clone_counts(series: Carried) -> None:
+    proving.prove(series)
+    there = series.project.root.with_name("another")
+    series.project.root.rename(there)
+    done = proving.prove(carried("demo", Project(there)))
+    assert done.verified
+    assert done.stands, done.proofs
+
+
 def test_what_does_not_stand_is_not_kept(series: Carried, monkeypatch: pytest.MonkeyPatch) -> None:
     (series.project.root / "tests/patches/demo/test_three.py").write_text(TEST.replace("got == 4", "got == 5"))
     assert [runs(series, monkeypatch), runs(series, monkeypatch)] == [2, 2]

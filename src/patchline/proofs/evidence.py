@@ -12,7 +12,7 @@ import platform
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -29,9 +29,11 @@ _CODE = (_ROOM.parent / "kv_heads.py", _ROOM.parent / "overlay.py")
 """Outside this room, what decides what a proof finds."""
 
 
-class Evidence(NamedTuple):
-    """One result. Its file is JSON with these fields, and `schema`."""
+class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One result. Its file is JSON with these fields."""
 
+    schema: int
+    """`SCHEMA`, or it is not evidence."""
     kind: str
     """What was shown: `prove`, `hunks`, `upstream-stock` …"""
     of: str
@@ -55,7 +57,7 @@ def new(kind: str, of: str, covers: dict[str, str], result: Any, packages: dict[
     """Evidence of now, on this machine; `result` is made of JSON's types."""
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     host = {"machine": platform.machine(), "python": platform.python_version(), "patchline": __version__, **packages}
-    return Evidence(kind, of, covers, made, host, result)
+    return Evidence(SCHEMA, kind, of, covers, made, host, result)
 
 
 def digest_of(kind: str, of: str, covers: dict[str, str]) -> str:
@@ -114,7 +116,7 @@ def find(project: Project, kind: str, of: str, covers: dict[str, str]) -> Eviden
 def keep(evidence: Evidence, project: Project | None = None) -> Path:
     """Writes evidence into the `project`, for version control, or else into the cache."""
     path = path_of(project, evidence.kind, evidence.of) if project else _cached(evidence.digest)
-    data = msgspec.json.format(msgspec.json.encode({"schema": SCHEMA, **evidence._asdict()}, order="sorted"), indent=1)
+    data = msgspec.json.format(msgspec.json.encode(evidence, order="sorted"), indent=1)
     files.write_whole(path, data + b"\n")
     return path
 
@@ -132,28 +134,16 @@ def _shown(path: Path, project: Project) -> str:
     return str(path.relative_to(project.root)) if path.is_relative_to(project.root) else "in the cache"
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
-    schema: int
-    kind: str
-    of: str
-    covers: dict[str, str]
-    made: str
-    host: dict[str, str]
-    result: Any
-
-
 def _read(path: Path) -> Evidence | None:
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=_File)
+        found = msgspec.json.decode(path.read_bytes(), type=Evidence)
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as bad:
         raise SourceMismatch(
             f"this evidence is damaged: {bad}", where=str(path), next=f"rm {path}; the proof runs again"
         ) from bad
-    if found.schema != SCHEMA:
-        return None
-    return Evidence(found.kind, found.of, found.covers, found.made, found.host, found.result)
+    return found if found.schema == SCHEMA else None
 
 
 def _differing(old: dict[str, str], new: dict[str, str]) -> str:

@@ -107,7 +107,7 @@ def _run_all(carried: Carried, all_steps: Sequence[Overlay], tests: dict[str, li
 def _judge(carried: Carried, all_steps: Sequence[Overlay], tests: dict[str, list[str]], runs: _Runs) -> list[Proof]:
     proofs: list[Proof] = []
     for (name, paths), step, after in zip(tests.items(), all_steps[:-1], all_steps[1:], strict=True):
-        proof = judge(name, [str(carried.project.root / path) for path in paths], runs.stock, runs.overlaid)
+        proof = judge(name, paths, runs.stock, runs.overlaid)
         proof.faults.extend(_conftests(carried.project.root, paths))
         if step.digest == after.digest:
             proof.faults.append("it changes no file of the installed package")

@@ -37,7 +37,6 @@ class Reporter:
         for item in items:
             holds, fault = _holds(item)
             self.tests[item.nodeid] = {
-                "file": str(item.path),
                 "holds": holds,
                 "unchanged": any(True for _ in item.iter_markers("unchanged")),
                 "fault": fault,

@@ -39,7 +39,7 @@ class Test(NamedTuple):
     """One test's run."""
 
     id: str
-    file: str
+    """As pytest names it: the path of its file from the project's root, and the rest after `::`."""
     holds: str | None
     """Pattern of the text that it must fail with on stock; None where it has no such mark."""
     unchanged: bool
@@ -55,6 +55,11 @@ class Test(NamedTuple):
     """What it noted with pytest's `record_property`, as texts."""
     wide: bool
     """Whether trials of single changes spare it, where a narrower test speaks already."""
+
+    @property
+    def file(self) -> str:
+        """The path of its file from the project's root: evidence is judged in other places than it was made in."""
+        return self.id.partition("::")[0]
 
 
 class Run(NamedTuple):

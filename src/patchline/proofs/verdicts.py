@@ -27,7 +27,7 @@ class Proof(NamedTuple):
 
 
 def judge(patch: str, files: list[str], stock: Run, overlay: Run) -> Proof:
-    """Judges the tests of one patch; `files` are their absolute paths."""
+    """Judges the tests of one patch; `files` are their paths from the project's root."""
     faults = [f"{path} was not collected: {text}" for path in files for text in _errors(path, stock, overlay)]
     names = sorted({name for run in (stock, overlay) for name, test in run.tests.items() if test.file in files})
     faults += [

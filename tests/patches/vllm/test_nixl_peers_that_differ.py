@@ -105,6 +105,18 @@ def test_true_field_beside_a_reader_that_may_not_know_it(layers, prefill_tp, dec
         raise_if(attempt(p, d))
 
 
+@pytest.mark.holds(stock=SPLIT)
+def test_peer_at_a_larger_TP_than_told_is_refused_though_its_field_is_true():
+    # Both sides hold two heads of the first layer, which no rank of TP1 does.
+    layers = (Layer(4, 32), Layer(2, 64))
+    p, d = engines(layers, 2, 2, False)
+    p.tp = 1
+    with pair(p, d):
+        with pytest.raises(RuntimeError, match=CONTRADICT):
+            connect(d, p)
+        assert_nothing_moved(p, d)
+
+
 # ---- Peers whose field is not true ----
 
 Lie = Callable[[list[int]], Any]
