@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from carrying import core, project
 from demo_env import stand_in
@@ -65,7 +66,7 @@ def test_a_cache_entry_under_anothers_name_is_none(empty: Project) -> None:
     assert evidence.find(empty, "prove", "demo==1.0", other) is None
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"schema": 1}', b'{"schema": "1"}'])
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"schema": 2}', b'{"schema": "2"}'])
 def test_damaged(empty: Project, data: bytes) -> None:
     path = evidence.keep(evidence.new("prove", "demo==1.0", COVERS, {}, {}), empty)
     path.write_bytes(data)
@@ -73,9 +74,27 @@ def test_damaged(empty: Project, data: bytes) -> None:
         evidence.find(empty, "prove", "demo==1.0", COVERS)
 
 
+@pytest.mark.parametrize("part", ["made", "host", "result", "covers"])
+def test_edited_by_hand(empty: Project, part: str) -> None:
+    made = evidence.new("prove", "demo==1.0", COVERS, {"tests": ["failed"]}, {"pytest": "9"})
+    path = evidence.keep(made, empty)
+    data = json.loads(path.read_bytes())
+    data[part] = "2026" if part == "made" else {**data[part], "pytest": "8"}
+    path.write_text(json.dumps(data))
+    with pytest.raises(SourceMismatch, match="this evidence was edited"):
+        evidence.find(empty, "prove", "demo==1.0", COVERS)
+
+
+def test_laid_out_otherwise_it_is_the_same(empty: Project) -> None:
+    made = evidence.new("prove", "demo==1.0", COVERS, {"tests": ["failed"]}, {})
+    path = evidence.keep(made, empty)
+    path.write_text(json.dumps(json.loads(path.read_bytes())))
+    assert evidence.find(empty, "prove", "demo==1.0", COVERS) == made
+
+
 def test_of_another_schema_it_is_none(empty: Project) -> None:
     path = evidence.keep(evidence.new("prove", "demo==1.0", COVERS, {}, {}), empty)
-    path.write_text(path.read_text().replace('"schema": 1', '"schema": 0'))
+    path.write_text('{"schema": 1, "kind": "prove"}')
     assert evidence.find(empty, "prove", "demo==1.0", COVERS) is None
 
 
@@ -155,14 +174,14 @@ def test_what_does_not_stand_is_not_kept(series: Carried, monkeypatch: pytest.Mo
 
 
 def test_a_verdict_is_drawn_from_the_outcomes(series: Carried) -> None:
-    """Somebody edits the evidence: what it says of the tests still has to prove the patch."""
+    """Whatever wrote the evidence: what it says of the tests has to prove the patch."""
     assert proving.prove(series, record=True).stands
     path = evidence.path_of(series.project, "prove", series.name)
     data = json.loads(path.read_bytes())
     assert "proven" not in path.read_text()
     (test,) = data["result"]["stock"][0].values() if isinstance(data["result"], dict) else data["result"][0][0].values()
     test[test.index("failed")] = "passed"
-    path.write_text(json.dumps(data))
+    evidence.keep(evidence.sealed(msgspec.convert(data, evidence.Evidence)), series.project)
     done = proving.prove(series)
     assert done.verified
     assert not done.stands

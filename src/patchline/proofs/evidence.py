@@ -21,7 +21,7 @@ from patchline.errors import SourceMismatch
 from patchline.progress import say
 from patchline.project import Project, cache_dir
 
-SCHEMA = 1
+SCHEMA = 2
 """Of the files; one of another schema is not evidence."""
 
 _ROOM = Path(__file__).parent
@@ -46,6 +46,8 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What it ran on: processor, Python, resolved packages. For people."""
     result: Any
     """The outcomes, in JSON's types."""
+    seal: str
+    """sha256 of all the rest: who edits evidence by hand is told so."""
 
     @property
     def digest(self) -> str:
@@ -57,7 +59,13 @@ def new(kind: str, of: str, covers: dict[str, str], result: Any, packages: dict[
     """Evidence of now, on this machine; `result` is made of JSON's types."""
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     host = {"machine": platform.machine(), "python": platform.python_version(), "patchline": __version__, **packages}
-    return Evidence(SCHEMA, kind, of, covers, made, host, result)
+    return sealed(Evidence(SCHEMA, kind, of, covers, made, host, result, ""))
+
+
+def sealed(evidence: Evidence) -> Evidence:
+    """The same, under the seal of what it says now."""
+    unsealed = msgspec.json.encode(msgspec.structs.replace(evidence, seal=""), order="sorted")
+    return msgspec.structs.replace(evidence, seal=f"sha256:{hashlib.sha256(unsealed).hexdigest()}")
 
 
 def digest_of(kind: str, of: str, covers: dict[str, str]) -> str:
@@ -100,7 +108,7 @@ def find(project: Project, kind: str, of: str, covers: dict[str, str]) -> Eviden
     Where the project's own covers other things, it is said which.
 
     Raises:
-        SourceMismatch: a file of evidence is damaged.
+        SourceMismatch: a file of evidence is damaged, or was edited.
     """
     committed = path_of(project, kind, of)
     for path in (committed, _cached(digest_of(kind, of, covers))):
@@ -134,16 +142,24 @@ def _shown(path: Path, project: Project) -> str:
     return str(path.relative_to(project.root)) if path.is_relative_to(project.root) else "in the cache"
 
 
+class _Schema(msgspec.Struct):
+    schema: int
+
+
 def _read(path: Path) -> Evidence | None:
+    again = f"rm {path}; the proof runs again"
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Evidence)
+        data = path.read_bytes()
+        if msgspec.json.decode(data, type=_Schema).schema != SCHEMA:
+            return None
+        found = msgspec.json.decode(data, type=Evidence)
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as bad:
-        raise SourceMismatch(
-            f"this evidence is damaged: {bad}", where=str(path), next=f"rm {path}; the proof runs again"
-        ) from bad
-    return found if found.schema == SCHEMA else None
+        raise SourceMismatch(f"this evidence is damaged: {bad}", where=str(path), next=again) from bad
+    if sealed(found) != found:
+        raise SourceMismatch("this evidence was edited: its seal is of something else", where=str(path), next=again)
+    return found
 
 
 def _differing(old: dict[str, str], new: dict[str, str]) -> str:
