@@ -112,7 +112,7 @@ def find(project: Project, kind: str, of: str, covers: dict[str, str]) -> Eviden
     """
     committed = path_of(project, kind, of)
     for path in (committed, _cached(digest_of(kind, of, covers))):
-        found = _read(path)
+        found = read(path)
         if found and (found.kind, found.of, found.covers) == (kind, of, covers):
             say(f"{kind} of {of}: evidence of {found.made} covers exactly this ({_shown(path, project)})")
             return found
@@ -146,7 +146,12 @@ class _Schema(msgspec.Struct):
     schema: int
 
 
-def _read(path: Path) -> Evidence | None:
+def read(path: Path) -> Evidence | None:
+    """The evidence in a file; None where there is none, or of another schema.
+
+    Raises:
+        SourceMismatch: it is damaged, or was edited.
+    """
     again = f"rm {path}; the proof runs again"
     try:
         data = path.read_bytes()
