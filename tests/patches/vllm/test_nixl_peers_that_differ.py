@@ -117,6 +117,18 @@ def test_peer_at_a_larger_TP_than_told_is_refused_though_its_field_is_true():
         assert_nothing_moved(p, d)
 
 
+@pytest.mark.unchanged
+def test_stock_peer_with_another_block_length_is_refused_in_the_words_of_stock_where_heads_are_replicated():
+    p, d = engines(UNIFORM, 16, 16, False)
+    p.as_stock().change_metadata(
+        lambda metadata: metadata.update(block_lens=[2 * size for size in metadata["block_lens"]])
+    )
+    with pair(p, d):
+        with pytest.raises(AssertionError, match="must match between P and D when replicated"):
+            connect(d, p)
+        assert_nothing_moved(p, d)
+
+
 # ---- Peers whose field is not true ----
 
 Lie = Callable[[list[int]], Any]
