@@ -153,3 +153,14 @@ def test_layers_of_one_head_count_share_pages_of_a_stock_peer():
 @pytest.mark.unchanged
 def test_mla_model_shares_pages_with_a_replicated_draft():
     assert_moves(*engines((MLA, Layer(1, 64, "sliding")), 1, 2, use_mla=True))
+
+
+@pytest.mark.unchanged
+@pytest.mark.parametrize("without_groups", [False, True])
+def test_separate_pages_of_a_stock_peer_move_at_unequal_tp(without_groups):
+    # Its layers differ in head counts, too, and an older peer does not say which groups its regions are of.
+    p, d = engines(SMALL, 1, 2, hybrid=False)
+    p.as_stock()
+    if without_groups:
+        p.change_metadata(lambda metadata: metadata.update(region_group_ids=None))
+    assert_moves(p, d)
