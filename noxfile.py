@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import nox
@@ -14,7 +15,13 @@ nox.options.reuse_venv = "yes"
 nox.options.error_on_missing_interpreters = True
 
 PROJECT = nox.project.load_toml("pyproject.toml")
-DEBIAN = {"dpkg-source": "dpkg-dev", "patch": "patch", "etcd": "etcd-server", "nats-server": "nats-server"}
+DEBIAN = {
+    "dpkg-source": "dpkg-dev",
+    "etcd": "etcd-server",
+    "kubectl": "kubernetes-client",
+    "nats-server": "nats-server",
+    "patch": "patch",
+}
 """Debian's package of each program that the tests compare with, or run."""
 
 
@@ -39,15 +46,18 @@ def style(session: nox.Session) -> None:
     session.run("mypy")
 
 
-def debian(session: nox.Session) -> None:
-    """Brings Debian's own tools and package lists, which the tests compare with, where they are missing."""
-    packages = [package for tool, package in DEBIAN.items() if not shutil.which(tool)]
-    listed = any(Path("/var/lib/apt/lists").glob("*_Packages*"))
+FLEETS = nox.project.load_toml("builds/fleets.toml")["fleet"]
+
+
+def debian(session: nox.Session, tools: Iterable[str] = DEBIAN) -> None:
+    """Brings Debian's tools where they are missing; for the tests, which compare with them, its package lists, too."""
+    packages = [DEBIAN[tool] for tool in tools if not shutil.which(tool)]
+    listed = tools is not DEBIAN or any(Path("/var/lib/apt/lists").glob("*_Packages*"))
     if listed and not packages:
         return
     if os.geteuid() or not shutil.which("apt-get"):
-        needed = ", ".join(DEBIAN.values())
-        session.error(f"the tests need Debian's {needed}, and its package lists: run apt-get as root")
+        needed = ", ".join(DEBIAN[tool] for tool in tools)
+        session.error(f"this needs Debian's {needed}, and its package lists: run apt-get as root")
     session.run("apt-get", "update", "-q", external=True)
     if packages:
         session.run("apt-get", "install", "-q", "-y", "--no-install-recommends", *packages, external=True)
@@ -101,6 +111,15 @@ def hunks(session: nox.Session) -> None:
 def upstream_tests(session: nox.Session) -> None:
     """Run vLLM's own tests on stock and on the overlay: nothing that passes on stock fails."""
     patchline(session, "upstream-tests")
+
+
+@nox.session(default=False)
+@nox.parametrize("fleet", sorted(FLEETS))
+def gate(session: nox.Session, fleet: str) -> None:
+    """Run a fleet's gate: every layout on stock and on the overlay, the answers checked."""
+    debian(session, [tool for tool, package in DEBIAN.items() if package in FLEETS[fleet].get("debian", [])])
+    session.install("-q", "-e", ".", "pytest>=8.4")
+    session.run("python", "-m", "patchline", "gate", fleet, *session.posargs)
 
 
 @nox.session(default=False)

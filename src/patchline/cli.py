@@ -30,6 +30,7 @@ VERBS = {
     "hunks": "show that some test fails without each piece of each patch, and with each small mistake in it",
     "upstream-tests": "run upstream's own tests on stock and on the overlay, and compare",
     "check": "check the answers of a running endpoint, and what its engines logged",
+    "gate": "run a fleet's gate: every layout on stock and on the overlay, with the answers checked",
     "layouts": "show for a model what each prefill and decode TP means, and which pairs vLLM serves",
     "nightly": "the whole way: checkout, apply, lint, overlay, prove",
 }

@@ -24,6 +24,7 @@ gpus_per_node = 0
 runner = "local"
 after = ""
 ready_seconds = 300
+parity_bound = 1e-4
 kv_buffer_device = "cpu"
 debian = ["etcd-server"]
 flags = ["--enforce-eager"]
@@ -31,6 +32,8 @@ env = { OMP_NUM_THREADS = "1" }
 
 [[fleet.cpu.models]]
 name = "tiny"
+tokens = 260
+words = 128
 
 [[fleet.cpu.layouts]]
 model = "tiny"
@@ -46,12 +49,16 @@ gpus_per_node = 8
 runner = "slurm"
 after = "cpu"
 ready_seconds = 1800.0
+parity_bound = 0.25
 kv_buffer_device = "cuda"
 flags = []
 
 [[fleet.h20.models]]
 name = "gemma-4-31B"
 setting = "PATCHLINE_GEMMA"
+tokens = 12500
+alone = 4
+gemma4 = true
 
 [[fleet.h20.layouts]]
 model = "gemma-4-31B"
@@ -144,6 +151,12 @@ CASES = {
     "ready_seconds = 300|ready_seconds = 0": "fleet cpu: ready_seconds is 0.0: must be above 0",
     "ready_seconds = 300|ready_seconds = inf": "fleet cpu: ready_seconds is inf: must be above 0",
     "ready_seconds = 300|ready_seconds = nan": "fleet cpu: ready_seconds is nan: must be above 0",
+    "parity_bound = 1e-4|parity_bound = 0": "fleet cpu: parity_bound is 0.0: must be above 0",
+    "tokens = 260|tokens = 0": "fleet cpu: model tiny: tokens is 0: must be at least 1",
+    "words = 128|words = -1": "fleet cpu: model tiny: words is -1: must be 0 or more",
+    "words = 128|alone = 0": "fleet cpu: model tiny: alone is TP0: must be at least 1",
+    "alone = 4|alone = 16": "alone is TP16: that does not fit on a node of 8 GPUs",
+    "words = 128|gemma4 = true": "model tiny: gemma4 needs a layout through dynamo",
     '"--enforce-eager"|"--tensor_parallel_size=2"': "flag --tensor_parallel_size=2 does not belong here: layouts say it",
     '"--enforce-eager"|"--disable-hybrid-kv-cache-manager"': "a layout's hybrid_manager says it",
     '"--enforce-eager"|""': "flag '' is no argument of a command",
@@ -171,7 +184,7 @@ CASES = {
     "{ refuses = 'cannot' }|'unsafe'": "overlay: unsafe: the overlay serves a layout or refuses it",
     "overlay = \"serves\"\n\n|overlay = { refuses = 'x' }\n\n": "fleet cpu: it has no layout that the overlay serves",
     "[[fleet.cpu.layouts]]|[[fleet.cpu.layout]]": "fleet cpu: it has no layouts: tables [[fleet.NAME.layouts]]",
-    "[[fleet.h20.layouts]]|[[fleet.h20.models]]\nname = 'x'\n[[fleet.h20.layouts]]": "fleet h20: model x has no layout",
+    "[[fleet.h20.layouts]]|[[fleet.h20.models]]\nname = 'x'\ntokens = 9\n[[fleet.h20.layouts]]": "fleet h20: model x has no layout",
 }  # fmt: skip
 
 

@@ -28,7 +28,15 @@ class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     name: str
     setting: str = ""
-    """Environment variable that gives its folder or hub name; empty: the project writes the model of that name."""
+    """Environment variable that gives its folder or hub name; empty: the project trains the model of that name."""
+    tokens: int
+    """How long a prompt of the recall check is, about."""
+    words: int = 0
+    """How many ids, and how many codes, its lists of bare words may have; 0: prompts are prose."""
+    alone: int = 1
+    """TP of the one engine whose answers those of the pairs are compared with."""
+    gemma4: bool = False
+    """Whether it is asked for tool calls, thinking and JSON, too, where Dynamo parses them."""
 
 
 class Layout(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,6 +74,8 @@ class Fleet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The fleet whose gate must have passed before; empty for the first one."""
     ready_seconds: float
     """How long an engine may take until it is ready."""
+    parity_bound: float
+    """How far log-probabilities may lie from those of the one engine."""
     kv_buffer_device: Literal["cpu", "cuda"]
     """Where the connector keeps its buffers."""
     flags: tuple[str, ...]

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from patchline.gates.fleet import HYBRID_OFF, Expected, Fleet, Layout, Refuses
+from patchline.gates.fleet import HYBRID_OFF, Expected, Fleet, Layout, Model, Refuses
 from patchline.nearest import hint
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -56,6 +56,8 @@ def of_fleet(fleet: Fleet) -> Iterator[str]:
         yield f"nodes is {fleet.nodes}: must be at least 1"
     if not 0 < fleet.ready_seconds < float("inf"):
         yield f"ready_seconds is {fleet.ready_seconds}: must be above 0"
+    if not 0 < fleet.parity_bound < float("inf"):
+        yield f"parity_bound is {fleet.parity_bound}: must be above 0"
     yield from _of_embedded(fleet) if fleet.embedded else _of_gpus(fleet)
     yield from _of_flags(fleet)
     yield from _of_variables(fleet)
@@ -117,6 +119,20 @@ def _of_models(fleet: Fleet) -> Iterator[str]:
             yield f"model {model.name}: setting '{model.setting}' is not the name of an environment variable"
         if model.name not in used:
             yield f"model {model.name} has no layout"
+        yield from (f"model {model.name}: {problem}" for problem in _of_model(fleet, model))
+
+
+def _of_model(fleet: Fleet, model: Model) -> Iterator[str]:
+    if model.tokens < 1:
+        yield f"tokens is {model.tokens}: must be at least 1"
+    if model.words < 0:
+        yield f"words is {model.words}: must be 0 or more"
+    if model.alone < 1:
+        yield f"alone is TP{model.alone}: must be at least 1"
+    elif fleet.gpu and model.alone > fleet.gpus_per_node:
+        yield f"alone is TP{model.alone}: that does not fit on a node of {fleet.gpus_per_node} GPUs"
+    if model.gemma4 and not any("dynamo" in layout.through for layout in fleet.layouts):
+        yield "gemma4 needs a layout through dynamo: a plain engine parses no tool calls"
 
 
 def _of_layouts(fleet: Fleet) -> Iterator[str]:

@@ -39,6 +39,17 @@ class Comparison(NamedTuple):
     faults: list[str]
 
 
+class Heard(NamedTuple):
+    """What one endpoint answered to some prompts."""
+
+    who: str
+    """The endpoint, as records show it."""
+    api: Api
+    top: int
+    answers: tuple[Answer | str, ...]
+    """Or why there is none that can be compared."""
+
+
 def parity(
     one: Endpoint,
     other: Endpoint,
@@ -54,10 +65,34 @@ def parity(
     Raises:
         Unreachable: one of them did not answer, or with 429 or a status of the 500s.
     """
-    found = []
+    left, right = (hear(endpoint, texts, api=api, tokens=tokens, top=top) for endpoint in (one, other))
+    return agreement(left, right, bound=bound)
+
+
+def hear(endpoint: Endpoint, texts: list[str], *, api: Api = "chat", tokens: int = TOKENS, top: int = TOP) -> Heard:
+    """Asks every prompt of `texts`, without randomness; what is heard can be compared when the endpoint is gone.
+
+    Raises:
+        Unreachable: it did not answer, or with 429 or a status of the 500s.
+    """
+    answers: list[Answer | str] = []
     for number, text in enumerate(texts, 1):
-        found.append(_of_prompt(one, other, text, number, api, tokens, top, bound))
-        say(f"parity {number} of {len(texts)}: {_told(found[-1])}")
+        try:
+            answer = ask(endpoint, text, api, tokens=tokens, logprobs=top)
+            answers.append(_unusable(answer) or answer)
+        except WrongAnswer as wrong:
+            answers.append(wrong.what)
+        say(f"parity, prompt {number} of {len(texts)} to {endpoint.shown}: {_heard(answers[-1])}")
+    return Heard(endpoint.shown, api, top, tuple(answers))
+
+
+def _heard(answer: Answer | str) -> str:
+    return answer if isinstance(answer, str) else f"{len(answer.steps or ())} tokens"
+
+
+def agreement(one: Heard, other: Heard, *, bound: float = BOUND) -> Result:
+    """Compares what two endpoints answered to the same prompts, token by token."""
+    found = [_of_prompt(one, other, at, bound) for at in range(max(len(one.answers), len(other.answers)))]
     faults = [f"prompt {number}: {fault}" for number, each in enumerate(found, 1) for fault in each.faults]
     compared = sum(each.compared for each in found)
     if compared == 0:
@@ -68,28 +103,20 @@ def parity(
         "tokens": compared,
         "bound": bound,
         "largest": largest._asdict() if largest else None,
-        "endpoints": [one.shown, other.shown],
-        "api": api,
-        "top": top,
+        "endpoints": [one.who, other.who],
+        "api": one.api,
+        "top": one.top,
     }
+    say(f"parity: {_told(compared, largest, faults)}")
     return Result("parity", compared, faults, numbers)
 
 
-def _of_prompt(
-    one: Endpoint, other: Endpoint, text: str, number: int, api: Api, tokens: int, top: int, bound: float
-) -> Comparison:
-    answers: list[Answer] = []
-    for endpoint in (one, other):
-        try:
-            answers.append(ask(endpoint, text, api, tokens=tokens, logprobs=top))
-        except WrongAnswer as wrong:
-            return Comparison(0, None, [f"{endpoint.shown}: {wrong.what}"])
-    faults = [
-        f"{endpoint.shown}: {fault}"
-        for endpoint, answer in zip((one, other), answers, strict=True)
-        if (fault := _unusable(answer))
-    ]
-    return Comparison(0, None, faults) if faults else compare(answers[0], answers[1], number, bound)
+def _of_prompt(one: Heard, other: Heard, at: int, bound: float) -> Comparison:
+    left, right = (heard.answers[at] if at < len(heard.answers) else "it was not asked" for heard in (one, other))
+    if isinstance(left, str) or isinstance(right, str):
+        both = ((one, left), (other, right))
+        return Comparison(0, None, [f"{heard.who}: {why}" for heard, why in both if isinstance(why, str)])
+    return compare(left, right, at + 1, bound)
 
 
 def _unusable(answer: Answer) -> str | None:
@@ -153,7 +180,7 @@ def _token(steps: tuple[Step, ...], at: int) -> str:
     return f"{cut(steps[at].token, 40)!r} ({steps[at].logprob:.4f})" if at < len(steps) else "the answer's end"
 
 
-def _told(found: Comparison) -> str:
-    if found.faults:
-        return found.faults[0]
-    return f"{found.compared} tokens, largest difference {found.largest.difference:.3g}" if found.largest else "nothing"
+def _told(compared: int, largest: Largest | None, faults: list[str]) -> str:
+    if faults:
+        return faults[0]
+    return f"{compared} tokens, largest difference {largest.difference:.3g}" if largest else "nothing"

@@ -1,0 +1,1 @@
+"""Trains a tiny model. It runs in a proof environment, with torch and transformers, without patchline."""
