@@ -19,8 +19,10 @@ DEBIAN = {
     "dpkg-source": "dpkg-dev",
     "etcd": "etcd-server",
     "kubectl": "kubernetes-client",
+    "munged": "munge",
     "nats-server": "nats-server",
     "patch": "patch",
+    "slurmd": "slurm-wlm",
 }
 """Debian's package of each program that the tests compare with, or run."""
 

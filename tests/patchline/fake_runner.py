@@ -32,6 +32,7 @@ class FakeRunner:
     """`spoils` get the endpoint, or a name of a fault: `unready`, `ended`, `no plans`, `no line`, by parts of names."""
 
     name = "fake"
+    image = ""
 
     def __init__(self, gpus: list[Gpu] | None = None) -> None:
         self.seen = gpus or []

@@ -15,9 +15,9 @@ import pytest
 from endpoints import COMPLETIONS, HTML, Served
 from fake_runner import FakeRunner
 
-from patchline.errors import Refused, SourceMismatch, UsageError
+from patchline.errors import CommandFailed, PatchlineError, ProofFailed, Refused, SourceMismatch, UsageError
 from patchline.gates import gate as gating
-from patchline.gates import records
+from patchline.gates import jobs, records
 from patchline.gates.fleet import Fleet, Layout, Model, Refuses
 from patchline.gates.gpus import Gpu
 from patchline.gates.outcomes import Outcome, References, play_out
@@ -324,6 +324,50 @@ def test_not_run(one: Gate, right: list[Outcome], monkeypatch: pytest.MonkeyPatc
     assert caught.value.what == said
     assert int(caught.value.exit) == 5
     assert records.latest(h20_of(one)) is None
+
+
+@pytest.fixture
+def submitted(one: Gate, right: list[Outcome], monkeypatch: pytest.MonkeyPatch) -> Callable[..., gating.Done]:
+    """Runs a gate of Slurm's outside of a job. `ends` is the job's status; a passed one leaves its record."""
+
+    def submitted(ends: int, leaves: bool = True, **more: Any) -> gating.Done:
+        slurm = one._replace(fleet=fleet(runner="slurm"))
+
+        def job(of: Fleet, command: list[str], cwd: Path, out: Path) -> int:
+            assert command[1:] == ["-m", "patchline", "gate", "cpu", "--fresh"]
+            if ends == 0 and leaves:
+                result = msgspec.to_builtins(record(slurm.fleet, right))
+                evidence.keep(evidence.new("gate-cpu", slurm.carried.name, records.coverage(slurm), result, {}))
+            return ends
+
+        monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+        monkeypatch.setattr(jobs, "submit", job)
+        return run(monkeypatch, slurm, [], FakeRunner(), **more)
+
+    return submitted
+
+
+def test_a_job_that_passed(submitted: Callable[..., gating.Done]) -> None:
+    done = submitted(0)
+    assert done.passed
+    assert done.verified
+
+
+@pytest.mark.parametrize(("ends", "kind"), [(5, Refused), (6, ProofFailed), (2, UsageError), (137, CommandFailed)])
+def test_a_job_that_did_not_pass(submitted: Callable[..., gating.Done], ends: int, kind: type[PatchlineError]) -> None:
+    with pytest.raises(kind, match=f"the gate's job ended with status {ends}") as caught:
+        submitted(ends)
+    assert type(caught.value) is kind
+
+
+def test_a_job_whose_record_is_not_seen(submitted: Callable[..., gating.Done]) -> None:
+    with pytest.raises(ProofFailed, match="its record is not seen from here"):
+        submitted(0, leaves=False)
+
+
+def test_a_part_is_not_submitted(submitted: Callable[..., gating.Done]) -> None:
+    with pytest.raises(UsageError, match="a part of a gate leaves no record"):
+        submitted(0, only=["tp1"])
 
 
 def test_what_a_record_covers(one: Gate) -> None:

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import msgspec
 
 from patchline.errors import ProofFailed
+from patchline.gates import jobs
 from patchline.gates.fleet import Fleet, is_gpu
 from patchline.gates.gpus import Gpu
 from patchline.gates.outcomes import Outcome
@@ -59,11 +60,15 @@ def gate(name: str, *, fresh: bool = False, record: bool = False, only: Sequence
     covers, kind = coverage(one), kind_of(name)
     whole = not only and not runner
     found = evidence.find(one.carried.project, kind, one.carried.name, covers) if whole and not fresh else None
+    if not found:
+        refuse_without_before(one)
+        if jobs.wanted(runner or one.fleet.runner):
+            jobs.run(one, record=record, whole=whole)
+            found = jobs.record_of(evidence.find(one.carried.project, kind, one.carried.name, covers))
     if found:
         made = msgspec.convert(found.result, Record)
         done = Done(one, made, verdict(one.fleet, made), found.made, False)
     else:
-        refuse_without_before(one)
         made = _run(one, prepare(one, runner), only, runner)
         done = Done(one, made, _judged(one.fleet, made, whole), "", not whole)
     if done.passed and (not found or record):
@@ -85,7 +90,7 @@ def _run(one: Gate, setting: Setting, only: Sequence[str], runner: str) -> Recor
         outcomes, junit = _tests(one, Path(folder), logs, only, runner)
     say(f"the logs are in {logs.relative_to(one.carried.project.root)}")
     started, ended = (time.strftime("%Y-%m-%dT%H:%M:%SZ", moment) for moment in (began, time.gmtime()))
-    return Record(started, ended, setting.runner.name, "", gpus, setting.versions, outcomes, junit)
+    return Record(started, ended, setting.runner.name, setting.runner.image, gpus, setting.versions, outcomes, junit)
 
 
 def _gpus(fleet: Fleet, setting: Setting) -> list[Gpu]:

@@ -70,7 +70,7 @@ def _code(fleet: Fleet) -> Iterator[Path]:
     own = ("__init__", "runner", fleet.runner)
     for path in _ROOM.rglob("*.py"):
         inside = path.relative_to(_ROOM).parts
-        if inside[0] != "runners" or inside[1].removesuffix(".py").partition("_")[0] in own or inside[1] in own:
+        if inside[0] != "runners" or inside[1].removesuffix(".py") in own:
             yield path
 
 

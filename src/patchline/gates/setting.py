@@ -90,7 +90,7 @@ def _runner(name: str, gate: Gate, found: Environment | None) -> Runner:
         return Kubernetes(gate.fleet)
     kit = Kit(found.python, tree.overlaid(gate.overlay, found.site_packages.resolve()))
     if name == "slurm":
-        from patchline.gates.runners.slurm import Slurm
+        from patchline.gates.runners.slurm.runner import Slurm
 
         return Slurm(kit)
     return Local(kit)

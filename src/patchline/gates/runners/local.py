@@ -17,6 +17,7 @@ class Local:
     """All of a play on this host."""
 
     name = "local"
+    image = ""
 
     def __init__(self, kit: Kit) -> None:
         self.kit = kit

@@ -59,6 +59,10 @@ class Runner(Protocol):
     def name(self) -> str:
         """As fleets name it."""
 
+    @property
+    def image(self) -> str:
+        """Digest of the image that the overlay's side runs in; empty where engines are processes of an environment."""
+
     def gpus(self) -> list[Gpu]:
         """What NVML sees where engines would run.
 

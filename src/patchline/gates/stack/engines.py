@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from patchline.errors import UsageError
-from patchline.gates.stack.ports import HOST, Ports
+from patchline.gates.stack.node import HERE, Node
+from patchline.gates.stack.ports import Address, Ports
 from patchline.gates.stack.probe import healthy
 from patchline.gates.stack.processes import Launch
 from patchline.gates.stack.surroundings import scrubbed
@@ -25,6 +26,7 @@ class Engine(NamedTuple):
     env: Mapping[str, str] = {}
     buffer: str = "cpu"
     """Where KV lies while NIXL moves it: `kv_buffer_device`, `cpu` or `cuda`."""
+    node: Node = HERE
 
 
 class Ground(NamedTuple):
@@ -40,6 +42,8 @@ class Ground(NamedTuple):
     """Seconds until everything must be ready."""
     answer: float = 120.0
     """Seconds for one answer of the pair's own door."""
+    within: Path | None = None
+    """The folder in which the stack's scratch folder is made; None for the system's own."""
 
 
 def model_name(engine: Engine) -> str:
@@ -83,24 +87,26 @@ def _path(ground: Ground) -> dict[str, str]:
 
 
 class Engines:
-    """Makes the launches of a stack's engines; `doors` are the ports of the last starts, by name."""
+    """Makes the launches of a stack's engines; `doors` are the addresses of the last starts, by name."""
 
     def __init__(self, ground: Ground, ports: Ports, scratch: Path) -> None:
         self.ground, self.ports, self.scratch = ground, ports, scratch
-        self.doors: dict[str, int] = {}
+        self.doors: dict[str, Address] = {}
 
     def server(self, name: str, engine: Engine, role: str = "") -> Launch:
         """`vllm serve`; `role` is its KV role (`kv_producer`, `kv_consumer`), empty for one that works alone."""
-        port = self.doors[name] = self.ports.take()
+        host = engine.node.host
+        port = self.ports.on(host)
+        self.doors[name] = host, port
         command = [str(self.ground.python), "-P", "-m", "vllm.entrypoints.cli.main", "serve", engine.model]
-        command += ["--host", HOST, "--port", str(port), *self._common(engine, role)]
-        return Launch(command, self._env(engine, {}), lambda: healthy(port))
+        command += ["--host", host, "--port", str(port), *self._common(engine, role)]
+        return engine.node.launch(command, self._env(engine, {}), lambda: healthy(port, host=host))
 
     def worker(self, engine: Engine, mode: str, dynamo: Mapping[str, str], missing: Callable[[], str]) -> Launch:
         """Dynamo's vLLM worker; `mode` is `prefill` or `decode`, `dynamo` leads to the stack's services."""
         command = [str(self.ground.python), "-P", "-m", "dynamo.vllm", "--model", engine.model]
         command += ["--disaggregation-mode", mode, *self._common(engine, "kv_both")]
-        return Launch(command, self._env(engine, dynamo), missing)
+        return engine.node.launch(command, self._env(engine, dynamo), missing)
 
     def _common(self, engine: Engine, role: str) -> list[str]:
         words = ["--served-model-name", model_name(engine), "--tensor-parallel-size", str(engine.tp), *engine.flags]
@@ -110,5 +116,6 @@ class Engines:
         return words
 
     def _env(self, engine: Engine, more: Mapping[str, str]) -> dict[str, str]:
-        nixl = {"VLLM_NIXL_SIDE_CHANNEL_HOST": HOST, "VLLM_NIXL_SIDE_CHANNEL_PORT": str(self.ports.take())}
-        return scrubbed(self.scratch, {**engine.env, **nixl, **more, **_path(self.ground)})
+        host = engine.node.host
+        nixl = {"VLLM_NIXL_SIDE_CHANNEL_HOST": host, "VLLM_NIXL_SIDE_CHANNEL_PORT": str(self.ports.on(host))}
+        return scrubbed(self.scratch, {**engine.env, **nixl, **more, **_path(self.ground)}, host)

@@ -12,7 +12,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from patchline.gates.stack.ports import HOST
+from patchline.gates.stack.ports import HOST, Address
 
 ASKED = {"do_remote_decode": True, "do_remote_prefill": False}
 """What prefill is asked for: to keep the KV and say where it is."""
@@ -57,7 +57,7 @@ def for_decode(body: dict[str, Any], prefilled: bytes) -> dict[str, Any]:
 class Pair:
     """Both engines, and the requests that are under way."""
 
-    def __init__(self, prefill: int, decode: int, limit: float, fault: Callable[[], str]) -> None:
+    def __init__(self, prefill: Address, decode: Address, limit: float, fault: Callable[[], str]) -> None:
         self.prefill, self.decode, self.limit, self.fault = prefill, decode, limit, fault
         self._calls: set[Call] = set()
 
@@ -90,8 +90,8 @@ class Pair:
 class Call:
     """One request to an engine, which can be ended from another thread."""
 
-    def __init__(self, port: int, limit: float) -> None:
-        self.connection = http.client.HTTPConnection(HOST, port, timeout=limit)
+    def __init__(self, engine: Address, limit: float) -> None:
+        self.connection = http.client.HTTPConnection(*engine, timeout=limit)
         self.limit, self.late = limit, False
         self._wire: socket.socket | None = None
 

@@ -1,4 +1,4 @@
-"""Short questions to a server on loopback, past every proxy that the environment names."""
+"""Short questions to a server, past every proxy that the environment names."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Answer(NamedTuple):
     body: bytes
 
 
-def get(port: int, path: str) -> Answer | None:
+def get(port: int, path: str, host: str = HOST) -> Answer | None:
     """The answer to GET `path`, or None where nobody answers yet."""
-    connection = http.client.HTTPConnection(HOST, port, timeout=_PATIENCE)
+    connection = http.client.HTTPConnection(host, port, timeout=_PATIENCE)
     try:
         connection.request("GET", path)
         reply = connection.getresponse()
@@ -33,11 +33,11 @@ def get(port: int, path: str) -> Answer | None:
         connection.close()
 
 
-def healthy(port: int, path: str = "/health") -> str:
+def healthy(port: int, path: str = "/health", host: str = HOST) -> str:
     """What is missing until GET `path` answers 200; empty when it does."""
-    answer = get(port, path)
+    answer = get(port, path, host)
     if answer is None:
-        return f"{HOST}:{port} does not answer"
+        return f"{host}:{port} does not answer"
     return "" if answer.status == 200 else f"{path} answers {answer.status}"
 
 
@@ -49,11 +49,11 @@ def decoded(answer: Answer | None) -> Any:
         return None
 
 
-def greets(port: int, word: bytes) -> str:
+def greets(port: int, word: bytes, host: str = HOST) -> str:
     """What is missing until a server greets with `word`."""
     try:
-        with socket.create_connection((HOST, port), _PATIENCE) as connection:
+        with socket.create_connection((host, port), _PATIENCE) as connection:
             said = connection.recv(len(word))
     except OSError:
-        return f"{HOST}:{port} does not answer"
-    return "" if said == word else f"{HOST}:{port} greets with {said!r}"
+        return f"{host}:{port} does not answer"
+    return "" if said == word else f"{host}:{port} greets with {said!r}"

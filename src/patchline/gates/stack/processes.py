@@ -38,13 +38,14 @@ class Launch(NamedTuple):
 class Processes:
     """Starts processes and knows which have ended; ends all of them, and all that they started, when it is closed.
 
-    `root` is the folder of the logs. `scratch` is a new folder for all else that they write; it goes away with them.
+    `root` is the folder of the logs. `scratch` is a new folder, in `within` where that is given, for all
+    else that they write; it goes away with them.
     """
 
-    def __init__(self, root: Path, *, grace: float = GRACE) -> None:
+    def __init__(self, root: Path, *, grace: float = GRACE, within: Path | None = None) -> None:
         self.logs: dict[str, Path] = {}
         self._root, self._grace = root, grace
-        self.scratch = Path(tempfile.mkdtemp(prefix="patchline-"))
+        self.scratch = Path(tempfile.mkdtemp(prefix="patchline-", dir=within))
         self.pids: dict[str, int] = {}
         self._ended: dict[str, StackFailed] = {}
         self._changed = threading.Condition()

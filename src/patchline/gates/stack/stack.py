@@ -12,11 +12,12 @@ from patchline.gates.stack.bring_up import bring_up
 from patchline.gates.stack.engines import Engine, Engines, Ground, check, model_name
 from patchline.gates.stack.frontend import PLAIN, Door, Frontend
 from patchline.gates.stack.handover import Pair, door
-from patchline.gates.stack.ports import HOST, Ports
-from patchline.gates.stack.processes import Processes, StackFailed
+from patchline.gates.stack.node import HERE, Node
+from patchline.gates.stack.ports import Ports
+from patchline.gates.stack.processes import Launch, Processes, StackFailed
 from patchline.gates.stack.services import Services
 
-__all__ = ["Door", "Engine", "Ground", "Served", "StackFailed", "aggregated", "pair", "stack"]
+__all__ = ["Door", "Engine", "Ground", "Node", "Served", "StackFailed", "aggregated", "pair", "stack"]
 
 
 _SERVICES = 60.0
@@ -58,7 +59,8 @@ def aggregated(ground: Ground, engine: Engine) -> Iterator[Served]:
         began = time.monotonic()
         engines = Engines(ground, ports, processes.scratch)
         bring_up(processes, {"engine": lambda: engines.server("engine", engine)}, ground.ready)
-        url = f"http://{HOST}:{engines.doors['engine']}"
+        host, port = engines.doors["engine"]
+        url = f"http://{host}:{port}"
         yield Served(url, model_name(engine), processes, time.monotonic() - began)
 
 
@@ -85,8 +87,12 @@ def pair(ground: Ground, prefill: Engine, decode: Engine) -> Iterator[Served]:
 
 
 @contextmanager
-def stack(ground: Ground, prefill: Engine, decode: Engine, frontend: Door = PLAIN) -> Iterator[Served]:
+def stack(
+    ground: Ground, prefill: Engine, decode: Engine, frontend: Door = PLAIN, node: Node = HERE
+) -> Iterator[Served]:
     """Dynamo: `etcd`, `nats`, `frontend`, and the workers `prefill` and `decode`, in a namespace of their own.
+
+    `node` is where etcd, NATS and the frontend run.
 
     Raises:
         As `aggregated`, and UsageError where etcd or NATS is not installed.
@@ -94,25 +100,29 @@ def stack(ground: Ground, prefill: Engine, decode: Engine, frontend: Door = PLAI
     (ground, prefill), (_, decode) = check(ground, prefill), check(ground, decode)
     with _world(ground) as (processes, ports):
         began = time.monotonic()
-        services = Services(ports, processes.scratch)
+        services = Services(ports, processes.scratch, node)
         bring_up(processes, {"etcd": services.etcd, "nats": services.nats}, min(ground.ready, _SERVICES))
         engines = Engines(ground, ports, processes.scratch)
-        front = Frontend(ground.python, ports, processes.scratch)
-        dynamo = services.dynamo_env()
+        front = Frontend(ground.python, ports, processes.scratch, node)
+
+        def worker(mode: str, engine: Engine) -> Launch:
+            dynamo = services.dynamo_env(engine.node.host)
+            return engines.worker(engine, mode, dynamo, lambda: front.unknown(mode))
+
         makers = {
-            "frontend": lambda: front.launch(dynamo, model_name(decode), frontend),
-            "prefill": lambda: engines.worker(prefill, "prefill", dynamo, lambda: front.unknown("prefill")),
-            "decode": lambda: engines.worker(decode, "decode", dynamo, lambda: front.unknown("decode")),
+            "frontend": lambda: front.launch(services.dynamo_env(node.host), model_name(decode), frontend),
+            "prefill": lambda: worker("prefill", prefill),
+            "decode": lambda: worker("decode", decode),
         }
         bring_up(processes, makers, ground.ready)
         name = model_name(decode)
-        yield Served(f"http://{HOST}:{front.port}", name, processes, time.monotonic() - began)
+        yield Served(f"http://{node.host}:{front.port}", name, processes, time.monotonic() - began)
 
 
 @contextmanager
 def _world(ground: Ground) -> Iterator[tuple[Processes, Ports]]:
     """Processes and ports of one stack; a process that ended explains what the block raises."""
-    with Ports() as ports, Processes(ground.logs) as processes:
+    with Ports() as ports, Processes(ground.logs, within=ground.within) as processes:
         try:
             yield processes, ports
         except Exception as failed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,8 +26,8 @@ _KEPT = (
 )
 
 
-def scrubbed(scratch: Path, extra: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a process; `extra` wins. Temporary files go to the folder `scratch`."""
+def scrubbed(scratch: Path, extra: Mapping[str, str], host: str = HOST) -> dict[str, str]:
+    """The whole environment of a process on `host`; `extra` wins. Temporary files go to the folder `scratch`."""
     cache = cache_dir().absolute()
     ours = {
         "TMPDIR": str(scratch),
@@ -39,7 +40,8 @@ def scrubbed(scratch: Path, extra: Mapping[str, str]) -> dict[str, str]:
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_CACHE_ROOT": str(cache / "vllm"),
         "TORCHINDUCTOR_CACHE_DIR": str(cache / "torchinductor"),  # else each stack compiles again: a minute
-        "VLLM_HOST_IP": HOST,
-        "GLOO_SOCKET_IFNAME": "lo",
+        "VLLM_HOST_IP": host,
     }
+    if ipaddress.ip_address(host).is_loopback:
+        ours["GLOO_SOCKET_IFNAME"] = "lo"
     return {name: os.environ[name] for name in _KEPT if name in os.environ} | ours | dict(extra)

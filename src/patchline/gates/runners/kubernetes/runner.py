@@ -79,6 +79,11 @@ class Kubernetes:
         self.fleet, self.patience = fleet, patience
         self._given = settings
 
+    @property
+    def image(self) -> str:
+        """Digest of the image of the overlay's side."""
+        return self.settings.overlay.rpartition("@")[2]
+
     @cached_property
     def settings(self) -> Settings:
         """Where and with what plays run.
