@@ -16,13 +16,18 @@ nox.options.error_on_missing_interpreters = True
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 DEBIAN = {
+    "docker-registry": "docker-registry",
     "dpkg-source": "dpkg-dev",
     "etcd": "etcd-server",
+    "htpasswd": "apache2-utils",
     "kubectl": "kubernetes-client",
     "munged": "munge",
     "nats-server": "nats-server",
+    "openssl": "openssl",
     "patch": "patch",
+    "skopeo": "skopeo",
     "slurmd": "slurm-wlm",
+    "umoci": "umoci",
 }
 """Debian's package of each program that the tests compare with, or run."""
 
@@ -48,12 +53,13 @@ def style(session: nox.Session) -> None:
     session.run("mypy")
 
 
+SEARCHED = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin"])
 FLEETS = nox.project.load_toml("builds/fleets.toml")["fleet"]
 
 
 def debian(session: nox.Session, tools: Iterable[str] = DEBIAN) -> None:
     """Brings Debian's tools where they are missing; for the tests, which compare with them, its package lists, too."""
-    packages = [DEBIAN[tool] for tool in tools if not shutil.which(tool)]
+    packages = [DEBIAN[tool] for tool in tools if not shutil.which(tool, path=SEARCHED)]
     listed = tools is not DEBIAN or any(Path("/var/lib/apt/lists").glob("*_Packages*"))
     if listed and not packages:
         return

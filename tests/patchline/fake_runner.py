@@ -13,6 +13,12 @@ from patchline.gates.gpus import Gpu
 from patchline.gates.plays import Play
 from patchline.gates.stack.processes import StackFailed
 
+REFUSALS = {
+    "no line": "AssertionError: something else",
+    "the frontend's line": "AssertionError: something else",
+    "a long line": "x" * 1000 + " SPLIT  region 5 SPLIT region 5" + "x" * 1000,
+}
+
 
 class Stand(NamedTuple):
     """What the fake brought up."""
@@ -29,7 +35,7 @@ class Stand(NamedTuple):
 
 
 class FakeRunner:
-    """`spoils` get the endpoint, or a name of a fault: `unready`, `ended`, `no plans`, `no line`, by parts of names."""
+    """`spoils` get the endpoint, or a name of a fault: `unready`, `ended`, `no plans`, `no line` …, by parts of names."""
 
     name = "fake"
     image = ""
@@ -50,12 +56,14 @@ class FakeRunner:
             raise StackFailed("decode was not ready within 600 s")
         with endpoint(play.layout.model) as served:
             paths = {name: _write(logs, name, play, spoil) for name in ("prefill", "decode")}
-            if not isinstance(play.expected, str):
+            if spoil == "the frontend's line":
+                (logs / "frontend.log").write_text("SPLIT region 5")
+            if not isinstance(play.expected, str) and spoil != "answers, and ends":
                 failing = json_of({"error": {"message": "the handshake failed"}}, 500)
                 served.answers |= {COMPLETIONS: failing, CHAT: failing}
             if callable(spoil):
                 spoil(served)
-            yield Stand(served.url, play.layout.model, paths, fault="decode ended" if spoil == "ended" else "")
+            yield Stand(served.url, play.layout.model, paths, fault="decode ended" if "end" in str(spoil) else "")
 
 
 def _write(logs: Path, name: str, play: Play, spoil: object) -> Path:
@@ -69,7 +77,7 @@ def _lines(name: str, play: Play, spoil: object) -> Iterator[str]:
     yield f"(Worker_TP0 pid=1) INFO [base_worker.py:570] Initializing NIXL worker {name}"
     decode, prefill = play.layout.decode, play.layout.prefill
     if not isinstance(play.expected, str):
-        yield "AssertionError: SPLIT region 5: remote P KV" if spoil != "no line" else "AssertionError: something else"
+        yield REFUSALS.get(str(spoil), "AssertionError: SPLIT region 5: remote P KV")
     elif name == "decode" and spoil != "no plans":
         numbers = f"tp_ratio={decode // prefill}, num_kv_heads=8, local_tp={decode}, remote_tp={prefill}"
         yield from (f"(Worker_TP{rank} pid=1) INFO TransferTopology({numbers})" for rank in range(decode))

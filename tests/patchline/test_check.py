@@ -1030,6 +1030,31 @@ def test_an_engine_that_fails_ends_with_7_and_the_logs_say_why(served: Served, t
     assert silent["unreachable"]["what"] == "the endpoint answered 500 Internal Server Error: Internal server error"
 
 
+def ended(text: str, top: dict[str, float], logprob: float = -0.001) -> Answer:
+    """An answer of two tokens, the second of which ends it."""
+    return answer("v1")._replace(steps=(*(answer("v1").steps or ()), Step(text, logprob, top)))
+
+
+def test_a_special_token_may_be_written_as_nothing() -> None:
+    plain = ended("<eos>", {"<eos>": -0.001, "v2": -7.0})
+    assert compare(ended("", {"": -0.001, "v2": -7.0}), plain, 1).faults == []
+    assert compare(plain, ended("", {"": -0.001, "v2": -7.0}), 1).faults == []
+    assert compare(ended("", {"": -0.001, "v2": -7.0}), plain, 1).compared == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "top"),
+    [
+        ("", {"": -0.5, "v2": -7.0}),
+        ("", {"": -0.001, "v3": -7.0}),
+        ("v2", {"": -7.0, "v2": -0.001}),
+        ("", {"": -0.001, "<eos>": -7.0}),
+    ],
+)
+def test_a_token_without_a_text_is_not_any_token(text: str, top: dict[str, float]) -> None:
+    assert compare(ended(text, top, top[text]), ended("<eos>", {"<eos>": -0.001, "v2": -7.0}), 1).faults
+
+
 def test_the_other_endpoint_of_parity_is_not_there(served: Served) -> None:
     ended = checked(served.url, "--parity", f"http://127.0.0.1:{closed_port()}")
     assert ended.exit == Exit.UNREACHABLE

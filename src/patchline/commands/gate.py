@@ -8,7 +8,7 @@ from typing import Any
 from patchline.cli import Outcome
 from patchline.errors import Exit
 from patchline.gates import outcomes
-from patchline.gates.gate import Done
+from patchline.gates.gate import Asked, Done, gate
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,9 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Runs it; see `gate.gate` for what is raised."""
-    from patchline.gates.gate import gate
-
-    done = gate(args.fleet, fresh=args.fresh, record=args.record, only=args.only, runner=args.runner)
+    done = gate(args.fleet, Asked(args.fresh, args.record, args.only, args.runner))
     passed = done.passed or (done.partial and not done.faults)
     return Outcome(data(done), text(done), Exit.DONE if passed else Exit.PROOF_FAILED)
 

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
-from xml.etree import ElementTree
 
 import msgspec
 
-from patchline.errors import ProofFailed
-from patchline.gates import jobs
-from patchline.gates.fleet import Fleet, is_gpu
+from patchline.errors import Unreachable
+from patchline.gates import jobs, suite
+from patchline.gates.fleet import is_gpu
 from patchline.gates.gpus import Gpu
-from patchline.gates.outcomes import Outcome
-from patchline.gates.records import TESTS, Junit, Record, coverage, kind_of, refuse_without_before, verdict
+from patchline.gates.records import Record, coverage, kind_of, refuse_without_before, verdict
 from patchline.gates.runners.runner import NotRun
-from patchline.gates.setting import Gate, Setting, gate_of, prepare
+from patchline.gates.setting import Gate, gate_of, prepare, runner_of
 from patchline.progress import say
 from patchline.proofs import evidence
+from patchline.proofs.evidence import Evidence
 
 
 class Done(NamedTuple):
@@ -35,7 +31,7 @@ class Done(NamedTuple):
     verified: str
     """When the evidence was made that was judged; empty where the gate ran now."""
     partial: bool
-    """Whether only some plays ran: that is no gate, and no record."""
+    """Whether only some plays ran, or where the fleet does not: that is no gate, and no record."""
 
     @property
     def passed(self) -> bool:
@@ -43,11 +39,28 @@ class Done(NamedTuple):
         return not self.faults and not self.partial
 
 
-def gate(name: str, *, fresh: bool = False, record: bool = False, only: Sequence[str] = (), runner: str = "") -> Done:
+class Asked(NamedTuple):
+    """How a gate is to run."""
+
+    fresh: bool = False
+    """Whether it runs although there is a record."""
+    record: bool = False
+    """Whether the project keeps the record."""
+    only: Sequence[str] = ()
+    """Parts of the names of plays: only these run."""
+    runner: str = ""
+    """Another one than the fleet's."""
+
+    @property
+    def partial(self) -> bool:
+        """Whether that is no gate."""
+        return bool(self.only or self.runner)
+
+
+def gate(name: str, asked: Asked) -> Done:
     """Runs the gate of a fleet, or judges the record of the same inputs again.
 
-    `only` names plays, by parts of their names; such a run is for looking, and is not kept. What is passed is kept in
-    the cache, and with `record` in the project.
+    What is passed is kept in the cache, and with `record` in the project; a part of a gate is not kept.
 
     Raises:
         NotRun: the fleet's GPUs are not here.
@@ -57,81 +70,67 @@ def gate(name: str, *, fresh: bool = False, record: bool = False, only: Sequence
         SourceMismatch: something is not what it was made as, or a record was edited.
     """
     one = gate_of(name)
-    covers, kind = coverage(one), kind_of(name)
-    whole = not only and not runner
-    found = evidence.find(one.carried.project, kind, one.carried.name, covers) if whole and not fresh else None
+    found = None if asked.fresh or asked.partial else _find(one)
     if not found:
         refuse_without_before(one)
-        if jobs.wanted(runner or one.fleet.runner):
-            jobs.run(one, record=record, whole=whole)
-            found = jobs.record_of(evidence.find(one.carried.project, kind, one.carried.name, covers))
-    if found:
-        made = msgspec.convert(found.result, Record)
-        done = Done(one, made, verdict(one.fleet, made), found.made, False)
-    else:
-        made = _run(one, prepare(one, runner), only, runner)
-        done = Done(one, made, _judged(one.fleet, made, whole), "", not whole)
-    if done.passed and (not found or record):
-        kept = found or evidence.new(kind, one.carried.name, covers, msgspec.to_builtins(made), made.versions)
-        evidence.keep(kept, one.carried.project if record else None)
+        if jobs.wanted(asked.runner or one.fleet.runner):
+            began = time.gmtime()
+            jobs.run(one, record=asked.record, whole=not asked.partial)
+            found = jobs.record_of(_find(one), began)
+    done = _judged(one, found) if found else _run(one, asked)
+    if done.passed and (not found or asked.record):
+        made = done.record
+        kept = found or evidence.new(
+            kind_of(name), one.carried.name, coverage(one), msgspec.to_builtins(made), made.versions
+        )
+        evidence.keep(kept, one.carried.project if asked.record else None)
     return done
 
 
-def _judged(fleet: Fleet, record: Record, whole: bool) -> list[str]:
-    if whole:
-        return verdict(fleet, record)
-    return [f"{outcome.play}: {fault}" for outcome in record.outcomes for fault in outcome.faults]
+def _find(one: Gate) -> Evidence | None:
+    return evidence.find(one.carried.project, kind_of(one.fleet.name), one.carried.name, coverage(one))
 
 
-def _run(one: Gate, setting: Setting, only: Sequence[str], runner: str) -> Record:
-    gpus, began = _gpus(one.fleet, setting), time.gmtime()
-    logs = one.carried.project.root / "build" / "gates" / one.fleet.name / time.strftime("%Y%m%dT%H%M%SZ", began)
+def _judged(one: Gate, found: Evidence) -> Done:
+    record = msgspec.convert(found.result, Record)
+    return Done(one, record, verdict(one.fleet, record), found.made, False)
+
+
+def _run(one: Gate, asked: Asked) -> Done:
+    gpus, setting, began = _gpus(one, asked.runner), prepare(one, asked.runner), time.gmtime()
+    root = one.carried.project.root
+    logs = root / "build" / "gates" / one.fleet.name / time.strftime("%Y%m%dT%H%M%SZ", began)
     with tempfile.TemporaryDirectory(prefix="patchline-gate-") as folder:
-        outcomes, junit = _tests(one, Path(folder), logs, only, runner)
-    say(f"the logs are in {logs.relative_to(one.carried.project.root)}")
+        what = suite.Asked(one.fleet.name, logs, asked.only, asked.runner)
+        outcomes, junit = suite.run(root, what, Path(folder))
+    setting.check()
+    say(f"the logs are in {logs.relative_to(root)}")
     started, ended = (time.strftime("%Y-%m-%dT%H:%M:%SZ", moment) for moment in (began, time.gmtime()))
-    return Record(started, ended, setting.runner.name, setting.runner.image, gpus, setting.versions, outcomes, junit)
+    runner = setting.runner
+    record = Record(started, ended, runner.name, runner.image, gpus, setting.versions, setting.models, outcomes, junit)
+    faults = _of_part(record) if asked.partial else verdict(one.fleet, record)
+    return Done(one, record, faults, "", asked.partial)
 
 
-def _gpus(fleet: Fleet, setting: Setting) -> list[Gpu]:
-    """The fleet's GPUs; raises NotRun where they are not here."""
-    if not fleet.gpu:
+def _of_part(record: Record) -> list[str]:
+    """What went wrong in a part of a gate."""
+    faults = [f"{outcome.play}: {fault}" for outcome in record.outcomes for fault in outcome.faults]
+    junit = record.junit
+    if not faults and (junit.failures or junit.errors or junit.skipped or junit.tests != len(record.outcomes)):
+        faults.append(f"not every test ran and passed: {junit}, {len(record.outcomes)} outcomes")
+    return faults
+
+
+def _gpus(one: Gate, runner: str) -> list[Gpu]:
+    """The GPUs that the runner sees; raises NotRun where none is the fleet's."""
+    wanted = one.fleet.gpu
+    if not wanted:
         return []
-    gpus = setting.runner.gpus()
-    ours = [gpu for gpu in gpus if is_gpu(gpu.name, fleet.gpu)]
-    if not ours:
+    try:
+        gpus = runner_of(runner or one.fleet.runner, one).gpus()
+    except Unreachable as silent:
+        raise NotRun(f"not run: no {wanted} seen: {silent.what}", next=silent.next) from silent
+    if not any(is_gpu(gpu.name, wanted) for gpu in gpus):
         others = ", ".join(sorted({gpu.name for gpu in gpus}))
-        raise NotRun(f"not run: no {fleet.gpu} seen" + (f", but {others}" if others else ""))
-    return ours
-
-
-def _tests(one: Gate, folder: Path, logs: Path, only: Sequence[str], runner: str) -> tuple[list[Outcome], Junit]:
-    """Runs the gate's tests in a process of their own; what each found is a file in `folder`."""
-    report = folder / "junit.xml"
-    command = [sys.executable, "-m", "pytest", TESTS, "-c", os.devnull, "--rootdir", ".", "-p", "no:cacheprovider"]
-    command += ["-s", "-q", "--tb=line", "--junitxml", str(report), "--fleet", one.fleet.name]
-    command += ["--outcomes", str(folder), "--logs", str(logs), *(["--runner", runner] if runner else [])]
-    command += [word for part in only for word in ("--only", part)]
-    status = _watch(command, one.carried.project.root)
-    outcomes = [msgspec.json.decode(path.read_bytes(), type=Outcome) for path in sorted(folder.glob("*.json"))]
-    if not report.exists() or not outcomes:
-        raise ProofFailed(f"the gate's tests ended with status {status}, and left no report", next=" ".join(command))
-    return outcomes, _totals(report)
-
-
-def _watch(command: list[str], root: Path) -> int:
-    """Runs to the end; what it prints goes to standard error."""
-    process = subprocess.Popen(command, cwd=root, stdin=subprocess.DEVNULL, stdout=sys.stderr)
-    with process:
-        try:
-            return process.wait()
-        except BaseException:
-            process.terminate()  # its supervisor sees it go, and takes every engine down
-            raise
-
-
-def _totals(report: Path) -> Junit:
-    """What a report in JUnit's form counts."""
-    suites = ElementTree.parse(report).getroot().iter("testsuite")
-    counts = [[int(suite.get(name, 0)) for name in Junit._fields] for suite in suites]
-    return Junit(*(sum(column) for column in zip(*counts, strict=True)))
+        raise NotRun(f"not run: no {wanted} seen" + (f", but {others}" if others else ""))
+    return gpus

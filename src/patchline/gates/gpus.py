@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import pynvml
 
+from patchline.errors import Unreachable
+
 
 class Gpu(NamedTuple):
     """One GPU."""
@@ -24,12 +26,14 @@ def seen() -> list[Gpu]:
     """Those that NVML sees; none where there is no NVIDIA driver.
 
     Raises:
-        NVMLError: a driver is there, and does not answer.
+        Unreachable: a driver is there, and does not answer.
     """
     try:
         pynvml.nvmlInit()
-    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded, pynvml.NVMLError_NoPermission):
+    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):
         return []
+    except pynvml.NVMLError as silent:
+        raise Unreachable(f"the NVIDIA driver does not answer: {silent}", next="nvidia-smi") from silent
     try:
         driver, node = pynvml.nvmlSystemGetDriverVersion(), socket.gethostname()
         handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))

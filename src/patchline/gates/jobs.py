@@ -46,13 +46,13 @@ def run(gate: Gate, *, record: bool, whole: bool) -> None:
         raise kind(f"the gate's job ended with status {status}", where=str(out), next=f"less {out}/slurm-*.log")
 
 
-def record_of(found: Evidence | None) -> Evidence:
-    """The record that a job left.
+def record_of(found: Evidence | None, began: time.struct_time) -> Evidence:
+    """The record that a job left which `began` then.
 
     Raises:
-        ProofFailed: none is seen from here.
+        ProofFailed: none is seen from here, or only an older one.
     """
-    if found is None:
+    if found is None or found.made < time.strftime("%Y-%m-%dT%H:%M:%SZ", began):
         raise ProofFailed(
             "the gate's job was passed, and its record is not seen from here",
             next="let the job's nodes share the cache (PATCHLINE_CACHE), or run it with --record",

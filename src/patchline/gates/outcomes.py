@@ -25,8 +25,17 @@ from patchline.gates.runners.runner import ANSWER, Runner, Stand
 from patchline.gates.stack.processes import StackFailed
 from patchline.progress import say
 
-SEED = 20
-"""Of all lists; no play sees what another one was asked, and recall and parity have lists of their own."""
+SEED: dict[Api, int] = {"completions": 20, "chat": 30}
+"""Of all lists, by API; recall, parity and lengths take numbers of their own.
+
+No play sees what another one was asked.
+"""
+
+BUILD = "gemma-4, build"
+"""The check that an image says which overlay it holds; engines that are processes of an environment say nothing."""
+
+ENGINES = ("prefill", "decode", "engine")
+"""Whose logs may hold the line of a refusal."""
 
 What: TypeAlias = Literal["served", "refused", "answered", "broke"]
 
@@ -63,8 +72,10 @@ References: TypeAlias = dict[tuple[str, Api], Reference]
 """By model and API."""
 
 
-def play_out(runner: Runner, play: Play, logs: Path, references: References) -> Outcome:
+def play_out(runner: Runner, play: Play, logs: Path, references: References, overlay: str = "") -> Outcome:
     """Brings a play up, asks it, and takes it down; one alone adds to `references`, the others are compared with them.
+
+    `overlay` is the digest that an image of the overlay's side has to name.
 
     Raises:
         UsageError: something that it needs is missing.
@@ -74,10 +85,10 @@ def play_out(runner: Runner, play: Play, logs: Path, references: References) -> 
     try:
         with runner.serve(play, logs) as stand:
             seen.ready = round(stand.ready, 1)
-            _ask(stand, play, references, seen)
+            _ask(stand, play, references, seen, overlay if runner.image else "")
             stand.check()
     except (StackFailed, Unreachable, ProofFailed) as failed:
-        seen.what, seen.said = ("broke", failed.what) if play.expected == "serves" else ("refused", failed.what)
+        _fail(play, seen, failed.what)
     if isinstance(play.expected, Refuses):
         _find(play.expected, logs, seen)
     if play.expected == "serves":
@@ -85,9 +96,8 @@ def play_out(runner: Runner, play: Play, logs: Path, references: References) -> 
         seen.faults += [seen.said] if seen.what == "broke" else []
     checks = [one.data() for one in seen.checks]
     seconds = round(time.monotonic() - began, 1)
-    said = cut(seen.said, 400)
     say(f"{play.name}: {seen.what}, {seconds:.0f} s{': ' + cut(seen.faults[0], 200) if seen.faults else ''}")
-    return Outcome(play.name, seen.what, said, seen.ready, seconds, checks, list(_digests(logs)), seen.faults)
+    return Outcome(play.name, seen.what, seen.said, seen.ready, seconds, checks, list(_digests(logs)), seen.faults)
 
 
 class _Seen:
@@ -101,27 +111,32 @@ class _Seen:
         self.faults: list[str] = []
 
 
+def _fail(play: Play, seen: _Seen, why: str) -> None:
+    """Something ended the play; what has answered before stays one that answered."""
+    if seen.what == "answered":
+        seen.said += f"; then {cut(why, 200)}"
+    else:
+        seen.what, seen.said = ("broke" if play.expected == "serves" else "refused"), cut(why, 400)
+
+
 def _told(play: Play) -> str:
     return play.expected if isinstance(play.expected, str) else f"a refusal: {play.expected.refuses}"
 
 
-def _ask(stand: Stand, play: Play, references: References, seen: _Seen) -> None:
+def _ask(stand: Stand, play: Play, references: References, seen: _Seen, overlay: str) -> None:
     endpoint = connect(stand.url, model=stand.model, limit=ANSWER)
     if play.expected != "serves":
         seen.what, seen.said = _one_answer(endpoint, play)
         return
-    for number, api in enumerate(_apis(play.description)):
-        seen.checks += _of_api(endpoint, play, api, SEED + 10 * number, references)
+    for api in play.apis:
+        seen.checks += _of_api(endpoint, play, api, SEED[api], references)
     if play.form == "dynamo" and play.description.gemma4:
-        seen.checks += [one for one in gemma4(endpoint) if not one.check.endswith("build")]
+        named = overlay and play.side == "overlay"
+        seen.checks += [one for one in gemma4(endpoint, overlay=overlay or None) if named or one.check != BUILD]
     if play.form != "alone":
         engines = [stand.logs[name] for name in ("prefill", "decode")]
         seen.checks.append(read_logs(engines, decode=play.layout.decode, prefill=play.layout.prefill))
     seen.what = "served"
-
-
-def _apis(model: Model) -> tuple[Api, ...]:
-    return ("completions", "chat") if model.words else ("chat",)
 
 
 def _form(model: Model) -> Form:
@@ -154,12 +169,11 @@ def _faults(result: Result) -> list[str]:
 def _one_answer(endpoint: Endpoint, play: Play) -> tuple[What, str]:
     """What comes of one prompt; `refused` where not one token does."""
     model, form = play.description, _form(play.description)
-    api = _apis(model)[0]
-    prompt = prompts(form, _about(model), SEED, 1)[0]
+    prompt = prompts(form, _about(model), SEED["chat"], 1)[0]
     try:
-        answer = ask(endpoint, prompt.text, api, tokens=form.answer_tokens)
+        answer = ask(endpoint, prompt.text, "chat", tokens=form.answer_tokens)
     except (Unreachable, WrongAnswer) as refused:
-        return "refused", refused.what
+        return "refused", cut(refused.what, 400)
     return "answered", f"{answer.text!r}: {judge(prompt, answer.text) or 'that is right'}"
 
 
@@ -170,7 +184,7 @@ def _about(model: Model) -> int:
 
 def _find(expected: Refuses, logs: Path, seen: _Seen) -> None:
     """Looks for the line that the fleet names, and adds the faults."""
-    line = next(_lines(re.compile(expected.refuses), logs), None)
+    line = next(_around(re.compile(expected.refuses), logs), None)
     if seen.what == "answered":
         seen.faults.append(f"it is to be refused, and answered {seen.said}")
     if line is None:
@@ -179,10 +193,13 @@ def _find(expected: Refuses, logs: Path, seen: _Seen) -> None:
         seen.said = line
 
 
-def _lines(pattern: re.Pattern[str], logs: Path) -> Iterator[str]:
-    for path in sorted(logs.rglob("*.log")):
+def _around(pattern: re.Pattern[str], logs: Path) -> Iterator[str]:
+    """Where an engine's log matches: the match, and a little of its line before and after."""
+    for path in sorted(path for path in logs.rglob("*.log") if path.stem in ENGINES):
         with path.open(errors="replace") as file:
-            yield from (line for line in file if pattern.search(line))
+            for line in file:
+                if found := pattern.search(line):
+                    yield line[max(0, found.start() - 100) : found.end() + 100].strip("\n")
 
 
 def _digests(logs: Path) -> Iterator[dict[str, Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from patchline.errors import UsageError
+from patchline.gates.checks.answers import Api
 from patchline.gates.fleet import Expected, Fleet, Layout, Model, Through, engine_flags
 
 Side: TypeAlias = Literal["stock", "overlay"]
@@ -40,6 +41,11 @@ class Play(NamedTuple):
         """Of both engines, the same on both sides."""
         dynamo = self.fleet.dynamo_flags if self.form == "dynamo" else ()
         return [*engine_flags(self.fleet, self.layout), *dynamo]
+
+    @property
+    def apis(self) -> tuple[Api, ...]:
+        """How it is asked. Dynamo's frontend (1.6.0) puts no `<bos>` before a completion's prompt: not so there."""
+        return ("completions", "chat") if self.description.words and self.form != "dynamo" else ("chat",)
 
     @property
     def description(self) -> Model:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +14,7 @@ import msgspec
 from patchline.errors import Refused
 from patchline.gates.fleet import Fleet, Refuses, is_gpu
 from patchline.gates.gpus import Gpu
-from patchline.gates.outcomes import Outcome
+from patchline.gates.outcomes import BUILD, Outcome
 from patchline.gates.plays import Play, plays
 from patchline.gates.setting import Gate, requirements
 from patchline.proofs import env, evidence
@@ -23,6 +24,8 @@ TESTS = "tests/gpu"
 """Where the tests of a gate are, from the project's root."""
 
 _ROOM = Path(__file__).parent
+_TOOLS = ("errors.py", "files.py", "overlay.py", "proofs/installed.py", "proofs/tree.py", "run.py")
+"""Outside this room, what lays the overlay on the package, and what decides how a play ends."""
 
 
 class Junit(NamedTuple):
@@ -45,6 +48,8 @@ class Record(NamedTuple):
     """Digest of the image that the overlay's side ran in; empty where engines were processes of an environment."""
     gpus: list[Gpu]
     versions: dict[str, str]
+    models: dict[str, str]
+    """What each model was: the digest of its `config.json`, or the name that the engines were told."""
     outcomes: list[Outcome]
     junit: Junit
 
@@ -60,6 +65,7 @@ def coverage(gate: Gate) -> dict[str, str]:
     said = msgspec.json.encode(fleet, order="sorted")
     found = {"overlay": gate.overlay.digest, "fleet": f"sha256:{hashlib.sha256(said).hexdigest()}"}
     found["patchline's gates"] = _digest(sorted(_code(fleet)))
+    found["patchline's tools"] = _digest([_ROOM.parent / name for name in _TOOLS])
     if fleet.embedded:
         found |= {"environment": " ".join(requirements(gate)), "recipe": str(env.RECIPE)}
     return found | evidence.tests(root, [f"{TESTS}/test_layouts.py"])
@@ -78,7 +84,7 @@ def _digest(paths: list[Path]) -> str:
     total = hashlib.sha256()
     for path in paths:
         data = path.read_bytes()
-        total.update(f"{path.relative_to(_ROOM).as_posix()}\0{len(data)}\0".encode() + data)
+        total.update(f"{path.relative_to(_ROOM.parent).as_posix()}\0{len(data)}\0".encode() + data)
     return f"sha256:{total.hexdigest()}"
 
 
@@ -89,24 +95,26 @@ def refuse_without_before(gate: Gate) -> None:
         Refused: it was not.
         SourceMismatch: its record is damaged, or was edited.
     """
-    before = gate.fleet.after
-    if not before:
+    if gate.before is None:
         return
-    command = f"nox -s \"gate(fleet='{before}')\" -- --record"
-    found = latest(gate._replace(fleet=msgspec.structs.replace(gate.fleet, name=before)))
+    name, found = gate.before.name, latest(gate, gate.before)
+    command = f"nox -s \"gate(fleet='{name}')\" -- --record"
     if found is None:
-        raise Refused(f"the gate {before} has not been passed yet: there is no record of it", next=command)
+        raise Refused(f"the gate {name} has not been passed yet: there is no record of it", next=command)
     if found.covers.get("overlay") != gate.overlay.digest:
         raise Refused(
-            f"the gate {before} was passed with another overlay: {found.covers.get('overlay')}, "
+            f"the gate {name} was passed with another overlay: {found.covers.get('overlay')}, "
             f"and this one is {gate.overlay.digest}",
             next=command,
         )
+    if faults := verdict(gate.before, msgspec.convert(found.result, Record)):
+        raise Refused(f"the record of the gate {name} does not show that it was passed: {faults[0]}", next=command)
 
 
-def latest(gate: Gate) -> Evidence | None:
-    """The record of the fleet's gate that the project keeps, whatever it covers."""
-    return evidence.read(evidence.path_of(gate.carried.project, kind_of(gate.fleet.name), gate.carried.name))
+def latest(gate: Gate, fleet: Fleet) -> Evidence | None:
+    """The record of a fleet's gate that the project keeps, whatever it covers; what is another's is none."""
+    found = evidence.read(evidence.path_of(gate.carried.project, kind_of(fleet.name), gate.carried.name))
+    return found if found and (found.kind, found.of) == (kind_of(fleet.name), gate.carried.name) else None
 
 
 def verdict(fleet: Fleet, record: Record) -> list[str]:
@@ -118,29 +126,31 @@ def verdict(fleet: Fleet, record: Record) -> list[str]:
         faults.append("plays are there twice, or are none of this fleet")
     for play in wanted:
         if play.name in found:
-            faults += [f"{play.name}: {fault}" for fault in _of_play(play, found[play.name])]
+            faults += [f"{play.name}: {fault}" for fault in _of_play(play, found[play.name], record.image)]
     return faults + _of_junit(record.junit, len(wanted)) + _of_gpus(fleet, record.gpus)
 
 
-def _of_play(play: Play, outcome: Outcome) -> list[str]:
+def _of_play(play: Play, outcome: Outcome, image: str) -> list[str]:
     if outcome.faults or not outcome.logs:
         return outcome.faults or ["it has no logs"]
     if isinstance(play.expected, Refuses):
-        refused = outcome.what in ("refused", "broke") and re.search(play.expected.refuses, outcome.said)
+        refused = outcome.what == "refused" and re.search(play.expected.refuses, outcome.said)
         return [] if refused else ["it was not refused in the words that the fleet names"]
     if play.expected == "unsafe":
         return []
-    missing = _checks(play) - {one["check"] for one in outcome.checks if one["passed"] is True}
+    missing = _checks(play, image) - {one["check"] for one in outcome.checks if one["passed"] is True}
     served = [] if outcome.what == "served" else [f"it {outcome.what}: {outcome.said}"]
     return served + [f"{check} did not pass" for check in sorted(missing)]
 
 
-def _checks(play: Play) -> set[str]:
+def _checks(play: Play, image: str) -> set[str]:
     """Those that have to pass where a play serves."""
-    apis = ("completions", "chat") if play.description.words else ("chat",)
-    wanted = {f"recall, {api}" for api in apis}
+    wanted = {f"recall, {api}" for api in play.apis}
     if play.form != "alone":
-        wanted |= {"logs", *(f"parity, {api}" for api in apis)}
+        wanted |= {"logs", *(f"parity, {api}" for api in play.apis)}
+    if play.form == "dynamo" and play.description.gemma4:
+        wanted |= {f"gemma-4, {turn}" for turn in ("tool call, thinking on", "tool call, thinking off", "JSON output")}
+        wanted |= {BUILD} if image and play.side == "overlay" else set()
     return wanted
 
 
@@ -151,6 +161,10 @@ def _of_junit(junit: Junit, count: int) -> list[str]:
 
 def _of_gpus(fleet: Fleet, gpus: list[Gpu]) -> list[str]:
     others = sorted({gpu.name for gpu in gpus if fleet.gpu and not is_gpu(gpu.name, fleet.gpu)})
-    wanted = fleet.nodes * fleet.gpus_per_node
     faults = [f"a GPU is {name}, and the fleet has {fleet.gpu}" for name in others]
-    return faults + ([f"{len(gpus)} GPUs were seen, the fleet has {wanted}"] if len(gpus) < wanted else [])
+    nodes = Counter(gpu.node for gpu in gpus)
+    whole = sum(count >= fleet.gpus_per_node for count in nodes.values())
+    if fleet.gpu and whole < fleet.nodes:
+        counts = ", ".join(f"{count} on {node}" for node, count in sorted(nodes.items())) or "none"
+        faults.append(f"the fleet has {fleet.nodes} nodes of {fleet.gpus_per_node} GPUs, and seen were {counts}")
+    return faults

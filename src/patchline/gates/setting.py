@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,6 +44,8 @@ class Gate(NamedTuple):
     carried: Carried
     fleet: Fleet
     overlay: Overlay
+    before: Fleet | None
+    """The fleet whose gate must have been passed before."""
 
 
 class Setting(NamedTuple):
@@ -49,6 +54,10 @@ class Setting(NamedTuple):
     plays: list[Play]
     runner: Runner
     versions: dict[str, str]
+    models: dict[str, str]
+    """Of each model the digest of its `config.json`, or its name."""
+    check: Callable[[], None]
+    """Compares the trees of both sides with what they were made as; raises SourceMismatch."""
 
 
 def gate_of(name: str, project: Project | None = None) -> Gate:
@@ -58,8 +67,9 @@ def gate_of(name: str, project: Project | None = None) -> Gate:
         UsageError: there is no such fleet, or the fleets file is wrong.
     """
     found = carried("vllm", project)
-    fleet = fleets.select(fleets.load(fleets.path_of(found.project)), name)
-    return Gate(found, fleet, overlay(found))
+    known = fleets.load(fleets.path_of(found.project))
+    fleet = fleets.select(known, name)
+    return Gate(found, fleet, overlay(found), known.get(fleet.after))
 
 
 def requirements(gate: Gate) -> tuple[str, ...]:
@@ -80,20 +90,34 @@ def prepare(gate: Gate, runner: str = "") -> Setting:
     name = runner or gate.fleet.runner
     found = None if name == "kubernetes" else _environment(gate)
     models = {model.name: _model(model, found) for model in gate.fleet.models}
-    return Setting(plays(gate.fleet, models), _runner(name, gate, found), _versions(found))
+    kit, check = (None, lambda: None) if found is None else _kit(gate, found)
+    known = {model: _digest(place) for model, place in models.items()}
+    return Setting(plays(gate.fleet, models), runner_of(name, gate, kit), _versions(found), known, check)
 
 
-def _runner(name: str, gate: Gate, found: Environment | None) -> Runner:
-    if found is None:
+def _kit(gate: Gate, found: Environment) -> tuple[Kit, Callable[[], None]]:
+    site_packages = found.site_packages.resolve()
+    laid = tree.overlaid(gate.overlay, site_packages)
+    return Kit(found.python, laid), lambda: tree.check(gate.overlay, laid, site_packages, "after the plays")
+
+
+def runner_of(name: str, gate: Gate, kit: Kit | None = None) -> Runner:
+    """The runner of that name; without a kit it can only look for GPUs."""
+    if name == "kubernetes":
         from patchline.gates.runners.kubernetes.runner import Kubernetes
 
         return Kubernetes(gate.fleet)
-    kit = Kit(found.python, tree.overlaid(gate.overlay, found.site_packages.resolve()))
+    kit = kit or Kit(Path(sys.executable), Path())
     if name == "slurm":
         from patchline.gates.runners.slurm.runner import Slurm
 
-        return Slurm(kit)
+        return Slurm(kit, gate.fleet.nodes)
     return Local(kit)
+
+
+def _digest(model: str) -> str:
+    config = Path(model, "config.json")
+    return f"sha256:{hashlib.sha256(config.read_bytes()).hexdigest()}" if config.is_file() else model
 
 
 def _model(model: Model, found: Environment | None) -> str:
@@ -121,7 +145,11 @@ def _environment(gate: Gate) -> Environment:
             f"the fleet {gate.fleet.name} runs in an environment that is there, and no one has said where",
             next=f"set {PYTHON} to the Python of an environment with vLLM {gate.carried.pin.version}, NIXL and Dynamo",
         )
-    return _of(Path(given))
+    found, wanted = _of(Path(given)), gate.carried.pin.version
+    if found.installed.get("vllm", "").partition("+")[0] != wanted:
+        has = found.installed.get("vllm", "none")
+        raise UsageError(f"vLLM {wanted} is wanted, and this environment has {has}", where=given)
+    return found
 
 
 def _of(python: Path) -> Environment:

@@ -136,7 +136,9 @@ def _unusable(answer: Answer) -> str | None:
 
 def compare(one: Answer, other: Answer, prompt: int, bound: float = BOUND) -> Comparison:
     """Compares two answers to prompt number `prompt`; both must have log-probabilities."""
-    left, right = one.steps or (), other.steps or ()
+    pairs = [_named(*both) for both in zip(one.steps or (), other.steps or (), strict=False)]
+    left = (*(pair[0] for pair in pairs), *(one.steps or ())[len(pairs) :])
+    right = (*(pair[1] for pair in pairs), *(other.steps or ())[len(pairs) :])
     same = _same(left, right)
     readable = min(same + 1, len(left), len(right))  # where the tokens part, what was before them is still the same
     tops = [(*_difference(left[at], right[at]), at) for at in range(readable)]
@@ -152,6 +154,24 @@ def compare(one: Answer, other: Answer, prompt: int, bound: float = BOUND) -> Co
     elif one.text != other.text:
         faults.append(f"the tokens are the same and the texts are not: {cut(one.text)!r} against {cut(other.text)!r}")
     return Comparison(same, largest, faults)
+
+
+def _named(one: Step, other: Step) -> tuple[Step, Step]:
+    """Both, with a name for a token that one of them writes as nothing.
+
+    Dynamo's frontend writes special tokens, as the one that ends an answer, as an empty text. It is taken for the one
+    token that only the other lists; whether it is, its log-probability says.
+    """
+    return _named_by(one, other), _named_by(other, one)
+
+
+def _named_by(step: Step, other: Step) -> Step:
+    only = other.top.keys() - step.top.keys()
+    if "" not in step.top or "" in other.top or len(only) != 1:
+        return step
+    name = next(iter(only))
+    top = {text or name: logprob for text, logprob in step.top.items()}
+    return Step(step.token or name, step.logprob, top)
 
 
 def _same(left: tuple[Step, ...], right: tuple[Step, ...]) -> int:

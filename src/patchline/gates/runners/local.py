@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from patchline.errors import UsageError
 from patchline.gates import gpus
 from patchline.gates.gpus import Gpu
 from patchline.gates.plays import Play
@@ -39,6 +41,14 @@ class Local:
 
 
 def _on(engine: Engine, first: int) -> Engine:
-    """The engine on GPUs of its own: so many as its TP, from the `first` on."""
-    own = ",".join(str(first + rank) for rank in range(engine.tp))
-    return engine._replace(env={**engine.env, "CUDA_VISIBLE_DEVICES": own})
+    """The engine on GPUs of its own: so many as its TP, from the `first` on of those that we were given.
+
+    Raises:
+        UsageError: there are not so many.
+    """
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    ours = [str(number) for number in range(len(gpus.seen()))] if given is None else given.split(",")
+    own = ours[first : first + engine.tp]
+    if len(own) < engine.tp:
+        raise UsageError(f"this play needs GPUs {first} to {first + engine.tp - 1}, and {len(ours)} are given")
+    return engine._replace(env={**engine.env, "CUDA_VISIBLE_DEVICES": ",".join(own)})

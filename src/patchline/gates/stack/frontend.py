@@ -12,7 +12,7 @@ from patchline.gates.stack.probe import decoded, get, healthy
 from patchline.gates.stack.processes import Launch
 from patchline.gates.stack.surroundings import scrubbed
 
-_COMPONENTS = {"prefill": "prefill", "decode": "backend"}
+COMPONENTS = {"prefill": "prefill", "decode": "backend"}
 """What Dynamo's vLLM workers call themselves, by their mode."""
 
 
@@ -51,7 +51,7 @@ class Frontend:
         known = decoded(get(self.port, "/health", self.node.host))
         instances = known.get("instances", []) if isinstance(known, dict) else []
         here = {one.get("component") for one in instances if one.get("endpoint") == "generate"}
-        return "" if _COMPONENTS[mode] in here else "the frontend does not know it"
+        return "" if COMPONENTS[mode] in here else "the frontend does not know it"
 
 
 def _unlisted(port: int, host: str, model: str) -> str:

@@ -10,14 +10,13 @@ from patchline.gates.runners.kubernetes import pods
 from patchline.gates.runners.kubernetes.pods import PORTS
 from patchline.gates.runners.kubernetes.watch import Watch
 from patchline.gates.stack import logs
+from patchline.gates.stack.frontend import COMPONENTS
 from patchline.gates.stack.ports import HOST
 from patchline.gates.stack.probe import decoded, get
 from patchline.gates.stack.processes import Launch, Processes, StackFailed
 
 NAME = "port-forward"
 
-_COMPONENTS = {"prefill": "prefill", "decode": "backend"}
-"""What Dynamo's vLLM workers call themselves, by their part."""
 _SAID = re.compile(rf"Forwarding from {re.escape(HOST)}:([0-9]+) ->")
 
 
@@ -30,7 +29,7 @@ def forward(watch: Watch, play: Play, model: str) -> int:
     door = pods.door(play)
     command = watch.cluster.command("port-forward", "--address", HOST, f"service/{door}", f":{PORTS[door]}")
     watch.processes.start(NAME, Launch(command, watch.cluster.env, str))
-    workers = _COMPONENTS if play.form == "dynamo" else {}
+    workers = COMPONENTS if play.form == "dynamo" else {}
 
     def missing() -> dict[str, str]:
         refuse_ended(watch.processes)

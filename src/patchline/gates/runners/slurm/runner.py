@@ -71,17 +71,18 @@ class Slurm:
     name = "slurm"
     image = ""
 
-    def __init__(self, kit: Kit) -> None:
-        self.kit = kit
+    def __init__(self, kit: Kit, nodes: int = 2) -> None:
+        """`nodes` is how many of the job's nodes are used: the first ones."""
+        self.kit, self.nodes = kit, nodes
 
     def gpus(self) -> list[Gpu]:
-        """What NVML sees on each node of the job.
+        """What NVML sees on each node of the job that is used.
 
         Raises:
             NotRun: there is no job around us, or a node does not say.
         """
         own = allocation()
-        command = [*own.words("patchline-gpus", own.nodes), "--kill-on-bad-exit=1"]
+        command = [*own.words("patchline-gpus", own.nodes[: self.nodes]), "--kill-on-bad-exit=1"]
         try:
             told = control.ask(*command, sys.executable, "-P", "-m", "patchline.gates.gpus")
         except CommandFailed as failed:
@@ -104,8 +105,10 @@ class Slurm:
             with _up(own, used, play, ground) as served:
                 yield served
         finally:
-            _end(own)
-            _clear(own, used, scratch)
+            try:
+                _end(own)
+            finally:
+                _clear(own, used, scratch)
 
 
 def _up(own: Allocation, used: Sequence[str], play: Play, ground: Ground) -> AbstractContextManager[Served]:

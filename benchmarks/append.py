@@ -1,0 +1,294 @@
+"""Speed, memory and bytes moved of `append`, on bases of random bytes in a loopback registry, in one run.
+
+A cut is measured as a whole process, from the base's digest and its lock to the image under its digest in the registry.
+The base lock is compared with a process that only streams and hashes the same layers. Needs Debian's docker-registry.
+Prints a table in Markdown and exits 1 when a limit is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import io
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx2
+
+from patchline.image import append, base, identity, lock, locking, model
+from patchline.image.reference import parse
+from patchline.image.registry.client import Client
+from patchline.image.registry.push import push
+from patchline.image.registry.remote import Remote
+from patchline.image.registry.repository import Repository
+from patchline.image.registry.upload import upload
+from patchline.overlay import Change, Overlay
+from patchline.series.trees import Entry
+
+SITE = "opt/venv/lib/python3.12/site-packages"
+FILES = 7000
+"""Of the installed package: as many as vLLM has, so that its RECORD is as long."""
+CHANGED = 6
+PART = 2**20
+LAYERS = 4
+"""Of random bytes, in every base: time may hang on their number, and is not to hang on their size."""
+
+
+class Limit(NamedTuple):
+    """One claim: `value` may be at most `most`."""
+
+    what: str
+    value: float
+    most: float
+    unit: str
+
+
+class Ran(NamedTuple):
+    """One process: wall and processor time in seconds, and what it printed."""
+
+    seconds: float
+    cpu: float
+    said: dict[str, float]
+
+
+def text(number: int, new: bool = False) -> bytes:
+    """A module of 300 lines, as a file of the package."""
+    lines = [f"value_{line} = {number * line}" for line in range(300)]
+    return ("\n".join([*lines, "PATCHED = True"] if new else lines) + "\n").encode()
+
+
+def path_of(number: int) -> str:
+    return f"vllm/part_{number % 70}/module_{number}.py"
+
+
+def overlay() -> Overlay:
+    """Six changed files."""
+    changes = (Change(path_of(n), Entry(0o100644, text(n)), Entry(0o100644, text(n, new=True))) for n in range(CHANGED))
+    return Overlay("vllm==0.31.0", "b" * 40, "c" * 40, tuple(changes), ())
+
+
+def who(made: Overlay, revision: str) -> identity.Identity:
+    return identity.Identity(
+        "bench", "1.6.0", (identity.series(made, [("0001-it.patch", "d" * 40)]),), revision=revision
+    )
+
+
+def package() -> bytes:
+    """A layer with an installed package and its RECORD."""
+    file, rows = io.BytesIO(), []
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        for number in range(FILES):
+            data = text(number)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            rows.append(f"{path_of(number)},sha256={digest},{len(data)}\n")
+            _add(tar, f"{SITE}/{path_of(number)}", data)
+        _add(tar, f"{SITE}/vllm-0.31.0.dist-info/RECORD", "".join(rows).encode())
+    return file.getvalue()
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    tar.addfile(info, io.BytesIO(data))
+
+
+def noise(seed: int, size: int) -> Iterator[bytes]:
+    """A layer of one file of random bytes, made again each time it is asked for."""
+    info = tarfile.TarInfo(f"data/{seed}")
+    info.size = size
+    yield info.tobuf()
+    numbers = random.Random(seed)
+    for _ in range(size // PART):
+        yield numbers.randbytes(PART)
+    yield bytes(1024)
+
+
+def put_base(client: Client, gigabytes: int) -> str:
+    """Makes a base of so many gigabytes in the registry and returns its digest."""
+    target = Repository(client, f"base-{gigabytes}", push=True)
+    layers = []
+    length = gigabytes * 2**30 // LAYERS
+    for seed in range(LAYERS):
+        total, size = hashlib.sha256(), 0
+        for piece in noise(seed, length):
+            total.update(piece)
+            size += len(piece)
+        blob = model.Descriptor(model.LAYER, f"sha256:{total.hexdigest()}", size)
+        if not target.has(blob):
+            upload(target, blob, lambda seed=seed: noise(seed, length))  # type: ignore[misc]
+        layers.append(blob)
+    data = package()
+    layers.append(_put(target, data, model.LAYER))
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "rootfs": {"type": "layers", "diff_ids": [one.digest for one in layers]},
+    }
+    described = _put(target, model.made(config).data, model.CONFIG)
+    parts = [{"mediaType": one.media_type, "digest": one.digest, "size": one.size} for one in (described, *layers)]
+    fields = {"schemaVersion": 2, "mediaType": model.MANIFEST, "config": parts[0], "layers": parts[1:]}
+    manifest = model.made(fields)
+    target.put(manifest)
+    return manifest.digest
+
+
+def _put(target: Repository, data: bytes, kind: str) -> model.Descriptor:
+    blob = model.Descriptor(kind, f"sha256:{hashlib.sha256(data).hexdigest()}", len(data))
+    upload(target, blob, lambda: iter([data]))
+    return blob
+
+
+def step(name: str, reference: str, at: Path, target: str) -> None:
+    """What a measured process does."""
+    found = parse(reference)
+    with Client(found.host) as client:
+        source = Remote(Repository(client, found.name), found)
+        opened = base.find(source)
+        said: dict[str, float] = {}
+        if name == "hash":
+            for layer in opened.layers:
+                for _ in source.chunks(layer):
+                    pass
+        elif name == "lock":
+            lock.write(at, locking.make(opened, [overlay()]))
+        else:
+            made, (into, _, revision) = overlay(), target.partition(":")
+            image = append.cut(opened, lock.read(at), [made], who(made, revision))
+            done = push(image, Repository(client, into, push=True, beside=[found.name]))
+            said = {"layer": len(image.layer), "mounted": done.mounted, "copied": done.copied}
+        print(json.dumps({**said, "moved": client.transport.sent + client.transport.received, "memory": peak()}))
+
+
+def peak() -> float:
+    """Peak memory of this process in MiB; `ru_maxrss` of a child counts what its parent had when it began."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
+
+
+def run(name: str, reference: str, at: Path, target: str = "") -> Ran:
+    """Runs one step as a process of its own."""
+    words = [sys.executable, __file__, "--step", name, reference, str(at), target]
+    began = time.perf_counter()
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    said = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - began
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, f"{name} ended with {process.returncode}"
+    return Ran(seconds, usage.ru_utime + usage.ru_stime, json.loads(said))
+
+
+@contextmanager
+def registry(at: Path) -> Iterator[str]:
+    """Debian's docker-registry on loopback; gives its host."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        host = f"127.0.0.1:{probe.getsockname()[1]}"
+    storage = {"filesystem": {"rootdirectory": str(at / "storage")}}
+    config = {
+        "version": "0.1",
+        "log": {"level": "error"},
+        "storage": storage,
+        "http": {"addr": host, "secret": "of a bench"},
+    }
+    (at / "config.yml").write_text(json.dumps(config))
+    with (at / "log").open("wb") as out:
+        process = subprocess.Popen(["docker-registry", "serve", str(at / "config.yml")], stdout=out, stderr=out)
+    try:
+        for _ in range(200):
+            try:
+                httpx2.get(f"http://{host}/v2/", trust_env=False)
+                break
+            except httpx2.HTTPError:
+                time.sleep(0.05)
+        yield host
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def measure(host: str, at: Path, sizes: list[int], rounds: int) -> tuple[list[tuple[str, Ran]], list[Limit]]:
+    """All processes, the median of some rounds each, and the limits that they are held to."""
+    figures, limits, cuts = [], [], {}
+    for size in sizes:
+        with Client(host) as client:
+            reference = f"{host}/base-{size}@{put_base(client, size)}"
+        kept = at / f"lock-{size}"
+        run("hash", reference, kept)  # the page cache is warm for both
+        hashed = _median([run("hash", reference, kept) for _ in range(rounds)])
+        locked = _median([run("lock", reference, kept) for _ in range(rounds)])
+        fresh = _median([run("cut", reference, kept, f"fresh-{size}-{n}") for n in range(rounds)])
+        next_one = _median([run("cut", reference, kept, f"fresh-{size}-0:{n}") for n in range(1, rounds + 1)])
+        same = _median([run("cut", reference, kept, f"fresh-{size}-{n}") for n in range(rounds)])
+        cuts[size] = fresh
+        figures += [
+            (f"{size} GB: stream and hash the layers", hashed),
+            (f"{size} GB: base lock", locked),
+            (f"{size} GB: cut and push to a repository without the base", fresh),
+            (f"{size} GB: cut and push of the next one to the same repository", next_one),
+            (f"{size} GB: the same again, nothing to do", same),
+        ]
+        limits += [
+            Limit(
+                f"{size} GB: base lock against streaming and hashing",
+                locked.seconds / hashed.seconds,
+                1.5,
+                "times its time",
+            ),
+            Limit(f"{size} GB: bytes moved by a cut", fresh.said["moved"] / fresh.said["layer"], 2, "layers"),
+            Limit(f"{size} GB: peak memory of a cut", fresh.said["memory"], 200, "MiB"),
+            Limit(f"{size} GB: peak memory of the lock", locked.said["memory"], 200, "MiB"),
+            Limit(f"{size} GB: layers copied", fresh.said["copied"], 0, ""),
+        ]
+    if len(sizes) > 1:
+        ratio = cuts[sizes[-1]].seconds / cuts[sizes[0]].seconds
+        limits.append(Limit(f"cut on {sizes[-1]} GB against {sizes[0]} GB", ratio, 1.3, "times its time"))
+    return figures, limits
+
+
+def _median(runs: list[Ran]) -> Ran:
+    return sorted(runs)[len(runs) // 2]
+
+
+def main() -> int:
+    """Measures and prints; 1 where a limit is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each, of which the median counts")
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=[2], help="gigabytes of the bases; 2 8 needs 10 GB of disk"
+    )
+    parser.add_argument("--step", nargs=4, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.step:
+        step(chosen.step[0], chosen.step[1], Path(chosen.step[2]), chosen.step[3])
+        return 0
+    with tempfile.TemporaryDirectory(prefix="patchline-bench-") as folder, registry(Path(folder)) as host:
+        figures, limits = measure(host, Path(folder), chosen.sizes, chosen.rounds)
+    print("| what | seconds | of a processor | MiB at most | KB moved |\n|---|---|---|---|---|")
+    for what, ran in figures:
+        cells = f"{ran.seconds:.3f} | {ran.cpu:.3f} | {ran.said['memory']:.0f} | {ran.said['moved'] / 1e3:,.0f}"
+        print(f"| {what} | {cells} |")
+    print("\n| limit | measured | at most | |\n|---|---|---|---|")
+    missed = 0
+    for limit in limits:
+        held = limit.value <= limit.most
+        missed += not held
+        print(f"| {limit.what} | {limit.value:.3g} | {limit.most:.3g} {limit.unit} | {'held' if held else 'MISSED'} |")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""Image registries: reading, pushing and tagging, by the OCI distribution specification."""

@@ -1,0 +1,200 @@
+"""One registry over HTTP: who may be asked what, with which credentials, and what is tried again.
+
+TLS, but for this machine's own addresses. A redirection to another host goes there without our credentials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import NamedTuple
+
+import httpx2
+
+from patchline.errors import Refused, SourceMismatch, Unreachable
+from patchline.image import model
+from patchline.image.reference import is_loopback
+from patchline.image.registry.auth import Auth, Scopes
+from patchline.image.registry.faults import said
+from patchline.image.registry.patience import Broken, Patience, persist, retry_after
+from patchline.image.registry.transport import Transport
+from patchline.urls import shown
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+class Answer(NamedTuple):
+    """What came back, whole."""
+
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
+    url: str
+
+
+class Client:
+    """Connections to one registry, and to where it redirects."""
+
+    def __init__(self, host: str, patience: Patience | None = None) -> None:
+        self.host = host
+        self.patience = patience or Patience()
+        self.url = f"{'http' if is_loopback(host) else 'https'}://{host}"
+        self.transport = Transport()
+        self._origin = httpx2.URL(self.url)
+        self._auth = Auth(host, self._token)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.transport.close()
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        scopes: Scopes,
+        *,
+        ok: tuple[int, ...] = (200,),
+        headers: Mapping[str, str] | None = None,
+        content: bytes = b"",
+    ) -> Answer:
+        """One exchange with a short answer, tried again while it is broken; only for what may be done twice.
+
+        Raises:
+            Unreachable: it stayed broken.
+            Refused: the registry does not want to, or redirects to where we do not go.
+        """
+        url = f"{self.url}{path}"
+        once = lambda: self.once(method, url, scopes, ok=ok, headers=headers, content=content)  # noqa: E731
+        return persist(self.patience, shown(url), once)
+
+    def once(
+        self,
+        method: str,
+        url: str,
+        scopes: Scopes,
+        *,
+        ok: tuple[int, ...],
+        headers: Mapping[str, str] | None = None,
+        content: bytes = b"",
+    ) -> Answer:
+        """The same, tried once; raises `Broken` where it is worth another try."""
+        with self.stream(method, url, scopes, ok=ok, headers=headers, content=content) as response:
+            data = bytearray()
+            for piece in self.transport.pieces(response):
+                data += piece
+                if len(data) > model.MOST:
+                    raise SourceMismatch("the registry's answer is too long for a document", where=shown(url))
+            return Answer(response.status_code, response.headers, bytes(data), str(response.url))
+
+    @contextmanager
+    def stream(
+        self,
+        method: str,
+        url: str,
+        scopes: Scopes,
+        *,
+        ok: tuple[int, ...],
+        headers: Mapping[str, str] | None = None,
+        content: bytes = b"",
+    ) -> Iterator[httpx2.Response]:
+        """The same, before the answer's body was read."""
+        response = self._authorized(method, url, scopes, dict(headers or {}), content)
+        try:
+            if response.status_code not in ok:
+                raise self._fault(response)
+            yield response
+        finally:
+            response.close()
+
+    def _authorized(
+        self, method: str, url: str, scopes: Scopes, headers: dict[str, str], content: bytes
+    ) -> httpx2.Response:
+        """Follows redirections, and answers one challenge of the registry itself."""
+        at, sent, answered = httpx2.URL(url), self._auth.header(scopes), False
+        for _ in range(6):
+            own = self._is_ours(at)
+            given = {**headers, "Authorization": sent} if own and sent else headers
+            response = self.transport.send(method, at, given, content)
+            status = response.status_code
+            if status == 401 and own and "WWW-Authenticate" in response.headers:
+                response.close()
+                if answered:
+                    raise self._auth.refused("it does not accept who we are, or that we may do this")
+                answered = True
+                sent = self._auth.answer(response.headers["WWW-Authenticate"], scopes, sent)
+            elif status in _REDIRECTS and response.headers.get("Location"):
+                response.close()
+                at = self._next(method, response)
+            else:
+                return response
+        raise Refused("the registry redirects in circles", where=shown(url))
+
+    def _next(self, method: str, response: httpx2.Response) -> httpx2.URL:
+        if method not in ("GET", "HEAD") and response.status_code not in (307, 308):
+            raise Refused(f"the registry redirects a {method} with {response.status_code}", where=shown(response.url))
+        return self.resolve(str(response.url), response.headers["Location"])
+
+    def resolve(self, url: str, location: str) -> httpx2.URL:
+        """Where the registry sends us.
+
+        Raises:
+            Refused: we would not be safe there.
+        """
+        try:
+            target = httpx2.URL(url).join(location)
+        except httpx2.InvalidURL as bad:
+            raise Refused("the registry sends us to what is no url", where=shown(url)) from bad
+        self._refuse_unsafe(target)
+        return target
+
+    def _refuse_unsafe(self, url: httpx2.URL) -> None:
+        """Plain HTTP never leaves this machine, and nobody else may send us to it."""
+        plain = url.scheme == "http" and is_loopback(_authority(url)) and self._origin.scheme == "http"
+        if not (url.scheme == "https" or plain) or not url.host:
+            raise Refused(
+                f"{self.host} sends us to {shown(url.copy_with(query=None))}: plain HTTP is for this machine only",
+                where=self.url,
+            )
+
+    def _is_ours(self, url: httpx2.URL) -> bool:
+        return _origin(url) == _origin(self._origin)
+
+    def _token(self, method: str, url: str, headers: dict[str, str], content: bytes) -> bytes:
+        """One exchange with a token server."""
+        at = httpx2.URL(url)
+        self._refuse_unsafe(at)
+
+        def once() -> bytes:
+            response = self.transport.send(method, at, headers, content)
+            try:
+                if response.status_code != 200:
+                    raise self._fault(response)
+                return b"".join(self.transport.pieces(response))[: model.MOST]
+            finally:
+                response.close()
+
+        return persist(self.patience, shown(at.copy_with(query=None)), once)
+
+    def _fault(self, response: httpx2.Response) -> Exception:
+        """What an answer means that is not the wanted one."""
+        status, where = response.status_code, shown(response.url.copy_with(query=None))
+        try:
+            text = said(status, response.reason_phrase, b"".join(self.transport.pieces(response))[: model.MOST])
+        except Broken:
+            text = f"{status} {response.reason_phrase}"
+        if status == 507:
+            return Unreachable(f"the registry has no space left: {text}", where=where)
+        if status in (408, 429) or (status >= 500 and status not in (501, 505)):
+            return Broken(f"it answered {text}", retry_after(response.headers))
+        return Refused(f"the registry refuses: {text}", where=where)
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
+
+
+def _authority(url: httpx2.URL) -> str:
+    return f"[{url.host}]" if ":" in url.host else url.host
