@@ -11,6 +11,10 @@ from patchline.gates import outcomes
 from patchline.gates.gate import Asked, Done, gate
 
 
+FAULTS = 20
+"""At most so many are shown to people."""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
     parser.add_argument("fleet", help="of builds/fleets.toml: cpu, h20, b300")
@@ -51,7 +55,8 @@ def data(done: Done) -> dict[str, Any]:
 def text(done: Done) -> str:
     """The result for people: a line for each play, and the verdict."""
     lines = [_of(outcome) for outcome in done.record.outcomes]
-    lines += [f"FAULT: {fault}" for fault in done.faults]
+    lines += [f"FAULT: {fault}" for fault in done.faults[:FAULTS]]
+    lines += [f"{len(done.faults) - FAULTS} more faults: --json gives them all"] if done.faults[FAULTS:] else []
     if done.verified:
         lines.append(f"judged from the record of {done.verified}, which covers exactly these inputs; --fresh runs it")
     return "\n".join([*lines, _verdict(done)])

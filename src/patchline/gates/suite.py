@@ -44,7 +44,8 @@ def run(root: Path, asked: Asked, folder: Path) -> tuple[list[Outcome], Junit]:
     command += ["--fleet", asked.fleet, "--outcomes", str(folder), "--logs", str(asked.logs)]
     command += [*(["--runner", asked.runner] if asked.runner else []), *(f"--only={part}" for part in asked.only)]
     status = _watch(command, root)
-    outcomes = [msgspec.json.decode(path.read_bytes(), type=Outcome) for path in sorted(folder.glob("*.json"))]
+    left = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+    outcomes = [msgspec.json.decode(path.read_bytes(), type=Outcome) for path in left]
     if not report.exists() or not outcomes:
         raise ProofFailed(f"the gate's tests ended with status {status}, and left no report", next=" ".join(command))
     return outcomes, totals(report)
