@@ -10,7 +10,6 @@ from patchline.errors import Exit
 from patchline.gates import outcomes
 from patchline.gates.gate import Asked, Done, gate
 
-
 FAULTS = 20
 """At most so many are shown to people."""
 
