@@ -1040,6 +1040,7 @@ def test_a_special_token_may_be_written_as_nothing() -> None:
     assert compare(ended("", {"": -0.001, "v2": -7.0}), plain, 1).faults == []
     assert compare(plain, ended("", {"": -0.001, "v2": -7.0}), 1).faults == []
     assert compare(ended("", {"": -0.001, "v2": -7.0}), plain, 1).compared == 2
+    assert compare(ended("", {"<eos>": -0.001, "v2": -7.0}), plain, 1).faults == []
 
 
 @pytest.mark.parametrize(
@@ -1049,10 +1050,12 @@ def test_a_special_token_may_be_written_as_nothing() -> None:
         ("", {"": -0.001, "v3": -7.0}),
         ("v2", {"": -7.0, "v2": -0.001}),
         ("", {"": -0.001, "<eos>": -7.0}),
+        ("", {"v2": -0.001, "<eos>": -7.0}),
+        ("", {"v2": -0.001, "<eos>": -0.001}),
     ],
 )
 def test_a_token_without_a_text_is_not_any_token(text: str, top: dict[str, float]) -> None:
-    assert compare(ended(text, top, top[text]), ended("<eos>", {"<eos>": -0.001, "v2": -7.0}), 1).faults
+    assert compare(ended(text, top, top.get(text, -0.001)), ended("<eos>", {"<eos>": -0.001, "v2": -7.0}), 1).faults
 
 
 def test_the_other_endpoint_of_parity_is_not_there(served: Served) -> None:

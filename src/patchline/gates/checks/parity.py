@@ -159,13 +159,17 @@ def compare(one: Answer, other: Answer, prompt: int, bound: float = BOUND) -> Co
 def _named(one: Step, other: Step) -> tuple[Step, Step]:
     """Both, with a name for a token that one of them writes as nothing.
 
-    Dynamo's frontend writes special tokens, as the one that ends an answer, as an empty text. It is taken for the one
-    token that only the other lists; whether it is, its log-probability says.
+    Dynamo's frontend writes special tokens, as the one that ends an answer, as an empty text: the token itself, while
+    it lists it by its name, or both. It is the one that is listed with its very log-probability; else the one token
+    that only the other lists, and whether it is that one its log-probability says.
     """
     return _named_by(one, other), _named_by(other, one)
 
 
 def _named_by(step: Step, other: Step) -> Step:
+    if not step.token and "" not in step.top:
+        same = [text for text, logprob in step.top.items() if logprob == step.logprob]
+        return step._replace(token=same[0]) if len(same) == 1 else step
     only = other.top.keys() - step.top.keys()
     if "" not in step.top or "" in other.top or len(only) != 1:
         return step
