@@ -30,6 +30,8 @@ DEBIAN = {
     "umoci": "umoci",
 }
 """Debian's package of each program that the tests compare with, or run."""
+SEARCHED = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin"])
+FLEETS = nox.project.load_toml("builds/fleets.toml")["fleet"]
 
 
 def patchline(session: nox.Session, verb: str, *arguments: str) -> None:
@@ -53,17 +55,14 @@ def style(session: nox.Session) -> None:
     session.run("mypy")
 
 
-SEARCHED = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin"])
-FLEETS = nox.project.load_toml("builds/fleets.toml")["fleet"]
-
-
 def debian(session: nox.Session, tools: Iterable[str] = DEBIAN) -> None:
-    """Brings Debian's tools where they are missing; for the tests, which compare with them, its package lists, too."""
+    """Brings Debian's tools where they are missing; for the tests, which fetch sources, its package lists of today."""
     packages = [DEBIAN[tool] for tool in tools if not shutil.which(tool, path=SEARCHED)]
     listed = tools is not DEBIAN or any(Path("/var/lib/apt/lists").glob("*_Packages*"))
-    if listed and not packages:
+    able = not os.geteuid() and shutil.which("apt-get")
+    if listed and not packages and not (able and tools is DEBIAN):
         return
-    if os.geteuid() or not shutil.which("apt-get"):
+    if not able:
         needed = ", ".join(DEBIAN[tool] for tool in tools)
         session.error(f"this needs Debian's {needed}, and its package lists: run apt-get as root")
     session.run("apt-get", "update", "-q", external=True)

@@ -12,14 +12,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 from carrying import SOURCE, core, project, write
 from demo_env import stand_in
 
 from patchline.cli import main
 from patchline.errors import PatchlineError, ProofFailed, SourceMismatch, UsageError
-from patchline.proofs import bench
+from patchline.proofs import bench, evidence
 from patchline.proofs.env import Environment
+from patchline.proofs.evidence import Evidence
 from patchline.proofs.upstream import check as checking
 from patchline.proofs.upstream import process, runs, verdict
 from patchline.proofs.upstream.check import Checked, check
@@ -407,17 +409,17 @@ def upstream_again(upstream: Upstream, old: Carried) -> Carried:
 
 
 def test_a_verdict_is_drawn_from_what_tests_did(upstream: Upstream, counted: Callable[[], list[str]]) -> None:
-    """Whatever somebody wrote into a record: a pass that stock does not have, a failure on the overlay."""
+    """Whatever wrote a record: a pass that stock does not have, a failure on the overlay."""
     series = upstream(test_core=SAME)
     _, path = check(series, record=True).recorded
     counted()
     data = json.loads(path.read_text())
     data["result"]["tests/test_core.py"]["tests"]["test_same"] = "failed"
-    path.write_text(json.dumps(data))
+    evidence.keep(evidence.sealed(msgspec.convert(data, Evidence)), series.project)
     assert check(series).verdict.stands
     assert counted() == ["the overlay"]
     data["result"]["tests/test_core.py"]["tests"] = 3
-    path.write_text(json.dumps(data))
+    evidence.keep(evidence.sealed(msgspec.convert(data, Evidence)), series.project)
     assert "is not of 1 runs" in refused(series, SourceMismatch)
 
 
