@@ -61,8 +61,7 @@ def attempt(bench: Bench, one: Overlay, what: str, files: Sequence[str], trials:
         ProofFailed: the tests do not pass without a change, imported another tree, or could not run with one.
     """
     place = bench.place(what, bench.tree(one))
-    # Where trials were given up, a fork that its parent's end kills may write for another moment.
-    with tempfile.TemporaryDirectory(prefix="patchline-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix="patchline-") as name:
         scratch = Path(name)
         environment = suite.prepare(place, scratch, scratch / "none.json")
         (scratch / "job.json").write_text(json.dumps(_job(bench, place, files, trials, name)))
