@@ -3,16 +3,15 @@
 It runs inside the proof's environment and imports nothing of patchline. `job.json`, its one argument, says
 what to do; one JSON line a trial goes to standard output. A fork imports the changed module itself, and so
 all that imports it: what was imported before the fork was imported without it.
+
+A failure has to happen twice to count: the test that failed runs once more, alone. Where it passes then, the first
+failure was an accident (real network agents, a busy machine), and the trial begins anew.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
-import importlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import json
 import os
 import select
@@ -20,90 +19,24 @@ import signal
 import sys
 import time
 import traceback
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import Any
+
+from fork_imports import Finder, Guard, preload  # type: ignore[import-not-found]
+from fork_tests import Order, ran, spread, verdict  # type: ignore[import-not-found]
 
 _PDEATHSIG = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
 _DIED = 3
 """A fork's status where pytest itself could not run."""
-
-
-class _Later(BaseException):
-    """A module that only forks may import. No `except Exception` around an import may swallow it."""
-
-
-class Guard(importlib.abc.MetaPathFinder):
-    """Keeps the changed modules, and so what imports them, out of this process."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = frozenset(names)
-
-    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> None:  # noqa: ARG002
-        """Refuses the names; the other finders answer for the rest."""
-        if name in self.names:
-            raise _Later(name)
-
-
-class _Changed(importlib.machinery.SourceFileLoader):
-    """Loads one module from other bytes than its file's; byte-code is neither read nor written."""
-
-    def __init__(self, name: str, file: str, data: bytes) -> None:
-        super().__init__(name, file)
-        self.data = data
-
-    def get_data(self, path: str) -> bytes:
-        return self.data if os.fspath(path) == self.path else super().get_data(path)
-
-    def path_stats(self, path: str) -> Any:
-        raise OSError(path)
-
-
-class Finder(importlib.abc.MetaPathFinder):
-    """Finds the changed module."""
-
-    def __init__(self, name: str, file: str, data: bytes) -> None:
-        self.name, self.loader = name, _Changed(name, file, data)
-
-    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> Any:  # noqa: ARG002
-        """Answers for that one name."""
-        if name != self.name:
-            return None
-        folder = [os.path.dirname(self.loader.path)] if self.loader.path.endswith("__init__.py") else None
-        return importlib.util.spec_from_file_location(
-            name, self.loader.path, loader=self.loader, submodule_search_locations=folder
-        )
-
-
-class Order:
-    """A pytest plugin: only wide tests, or only the others; those that are likeliest to fail come first."""
-
-    def __init__(self, order: list[str], wide: bool, imported: Path) -> None:
-        self.ranks, self.wide, self.imported = {name: rank for rank, name in enumerate(order)}, wide, imported
-
-    def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
-        """Chooses and sorts; pytest calls it after the reporter has seen all."""
-        self.imported.write_text(json.dumps(list(sys.modules)))
-        left_out = [item for item in items if bool(item.get_closest_marker("wide")) != self.wide]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
-        items.sort(key=lambda item: self.ranks.get(item.nodeid, len(self.ranks)))
-
-
-def preload(names: list[str], guard: Guard) -> int:
-    """Imports what a run imports, as far as that goes without the guarded modules; returns how many came."""
-    sys.meta_path.insert(0, guard)
-    before = len(sys.modules)
-    for name in names:
-        if name not in sys.modules and not name.startswith(("_pytest", "__main__")):
-            with suppress(Exception, _Later):  # a fork imports it, or fails to, by itself
-                importlib.import_module(name)
-    sys.meta_path.remove(guard)
-    assert not guard.names & sys.modules.keys()
-    return len(sys.modules) - before
+_ACCIDENTS = 3
+"""So many failures of one trial that do not repeat, and the tests are not steady enough to say anything."""
+_PATIENCE = 4
+"""A trial's processor time is limited; a process that sleeps may take so many times as long."""
+_CASES = 2
+"""Cases of each test that a change is tried with of which it is known why none notices it."""
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Runner:
@@ -114,7 +47,9 @@ class Runner:
         self.seconds: dict[str, float] = {}
         self.killers: list[tuple[str, str]] = []
         """Function and test, the latest last."""
-        self.running: dict[int, tuple[dict[str, Any], float, float]] = {}
+        self.left: list[dict[str, Any]] = []
+        """Trials to come, the next one last."""
+        self.running: dict[int, tuple[dict[str, Any], float]] = {}
         self.survived: list[dict[str, Any]] = []
         self.wide = False
         """Which tests run now."""
@@ -126,14 +61,14 @@ class Runner:
     def baseline(self) -> dict[str, Any]:
         """Runs the tests of this round without a change; returns the report."""
         report = self._without_a_change(-2)
-        ran = _ran(report)
-        wrong = {name: one for name, one in ran.items() if one["outcome"] != "passed"}
-        if wrong or not ran:
+        done = ran(report)
+        wrong = {name: one for name, one in done.items() if one["outcome"] != "passed"}
+        if wrong or not done:
             listed = "\n".join(f"  {name}: {one['outcome']}: {one['text'][:300]}" for name, one in wrong.items())
             raise SystemExit(
                 f"these tests do not pass without a change:\n{listed or '  there is none that is not wide'}"
             )
-        self.seconds = {name: one["seconds"] for name, one in ran.items()}
+        self.seconds = {name: one["seconds"] for name, one in done.items()}
         return report
 
     def _without_a_change(self, number: int, *arguments: str) -> dict[str, Any]:
@@ -146,45 +81,75 @@ class Runner:
 
     def all(self, trials: list[dict[str, Any]]) -> None:
         """Runs the tests of this round on every trial."""
-        left = list(reversed(trials))
+        self.left = list(reversed(trials))
         limit = max(self.job["least"], 3 * sum(self.seconds.values()))
-        while left or self.running:
-            while left and len(self.running) < self.job["parallel"]:
-                trial = left.pop()
-                now = time.monotonic()
-                self.running[self._fork(trial, ("-x",))] = trial, now, now + limit
-            self._reap()
+        while self.left or self.running:
+            while self.left and len(self.running) < self.job["parallel"]:
+                trial = self.left.pop()
+                self.running[self._fork(trial, ("-x",))] = trial, time.monotonic()
+            self._reap(limit)
 
-    def _reap(self) -> None:
+    def _reap(self, limit: float) -> None:
         """Waits for one fork to end, or for one to take too long."""
-        for pid, (trial, began, until) in list(self.running.items()):
+        for pid, (trial, began) in list(self.running.items()):
+            spent = time.monotonic() - began
             ended, status = os.waitpid(pid, os.WNOHANG)
-            late = not ended and time.monotonic() > until
+            late = not ended and (spent > _PATIENCE * limit or _processor_time(pid) > limit)
             if late:
                 status = self._kill(pid)
             if ended or late:
                 del self.running[pid]
                 self._end(pid)
-                self._tell(trial, -1 if late else status, time.monotonic() - began)
+                self._judge(trial, -1 if late else status, spent)
                 return
         select.select([], [], [], 0.01)
 
-    def _tell(self, trial: dict[str, Any], status: int, seconds: float) -> None:
-        report = self._report(trial["number"])
-        how, by = _verdict(report, status)
-        if how == "failed":
-            self.killers.append((trial["function"], by))
-        elif how == "survived" and not self.wide and self.job["wide"] and not trial["explained"]:
+    def _judge(self, trial: dict[str, Any], status: int, seconds: float) -> None:
+        how, by = verdict(self._report(trial["number"]), status)
+        if how == "broken":
+            self._tell(trial, how, by, seconds)
+        elif how != "survived":
+            self._failed(trial, how, by, seconds)
+        elif trial.get("failed"):
+            self._accident(trial)
+        elif not self.wide and self.job["wide"] and not trial["explained"]:
             self.survived.append(trial)
+        else:
+            self._tell(trial, how, by, seconds)
+
+    def _failed(self, trial: dict[str, Any], how: str, by: str, seconds: float) -> None:
+        if not trial.get("failed"):
+            self.left.append(trial | {"failed": (how, by), "seconds": seconds})
             return
+        if how == "failed" and by:
+            self.killers.append((trial["function"], by))
+        first_how, first_by = trial["failed"]
+        self._tell(trial, first_how, first_by, trial["seconds"] + seconds)
+
+    def _accident(self, trial: dict[str, Any]) -> None:
+        how, by = trial["failed"]
+        accidents = [*trial.get("accidents", []), f"{how}: {by}"]
+        if len(accidents) >= _ACCIDENTS:
+            listed = "\n".join(f"  {one}" for one in accidents)
+            raise SystemExit(f"tests fail now and then, and say nothing of a change:\n{listed}")
+        self.left.append(trial | {"failed": None, "accidents": accidents})
+
+    def _tell(self, trial: dict[str, Any], how: str, by: str, seconds: float) -> None:
         log = self._log(trial["number"]) if how in ("died", "broken") else ""
         done = {"number": trial["number"], "how": how, "by": by, "seconds": round(seconds, 2), "log": log}
         print(json.dumps(done), flush=True)
 
+    def _only(self, trial: dict[str, Any]) -> set[str] | None:
+        """Which tests of this round a trial runs; None for all of them."""
+        by = trial["failed"][1] if trial.get("failed") else ""
+        if by in self.seconds:
+            return {by}
+        return set(spread(self.seconds, _CASES)) if trial.get("explained") else None
+
     def _order(self, function: str) -> list[str]:
         near = [test for where, test in reversed(self.killers) if where == function]
         far = [test for _, test in reversed(self.killers)]
-        return list(dict.fromkeys([*near, *far, *_spread(self.seconds)]))
+        return list(dict.fromkeys([*near, *far, *spread(self.seconds)]))
 
     def _fork(self, trial: dict[str, Any], arguments: Sequence[str]) -> int:
         order = self._order(trial["function"])
@@ -215,7 +180,7 @@ class Runner:
             sys.meta_path.insert(0, Finder(trial["module"], trial["path"], data))
         import pytest
 
-        plugins = [Order(order, self.wide, self.scratch / "imported.json")]
+        plugins = [Order(order, self.wide, self._only(trial), self.scratch / "imported.json")]
         return int(pytest.main([*self.job["pytest"], *arguments, *self.job["files"]], plugins=plugins))
 
     def _report_path(self, number: int) -> Path:
@@ -251,37 +216,13 @@ class Runner:
             os.killpg(pid, signal.SIGKILL)
 
 
-def _verdict(report: dict[str, Any] | None, status: int) -> tuple[str, str]:
-    """What became of a trial, and the first test that failed."""
-    if status == -1:
-        return "too slow", ""
-    if report is None:
-        return ("broken" if os.WIFEXITED(status) else "died"), ""
-    if report["errors"]:
-        return "failed", report["errors"][0].partition(":")[0]
-    ran = _ran(report)
-    for name, one in ran.items():
-        if one["outcome"] in ("failed", "error"):
-            return "failed", name
-    passed = all(one["outcome"] == "passed" for one in ran.values())
-    return ("survived" if ran and passed and status == 0 else "broken"), ""
-
-
-def _spread(seconds: dict[str, float]) -> list[str]:
-    """The quickest case of every test, then the next one of every test, and so on: cases of one notice the same."""
-    cases: Counter[str] = Counter()
-    ranks: dict[str, tuple[int, float]] = {}
-    for name in sorted(seconds, key=lambda name: seconds[name]):
-        function = name.partition("[")[0]
-        ranks[name] = cases[function], seconds[name]
-        cases[function] += 1
-    return sorted(ranks, key=lambda name: ranks[name])
-
-
-def _ran(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The tests that were asked for."""
-    left_out = {*report["deselected"]}
-    return {name: one for name, one in report["tests"].items() if name not in left_out}
+def _processor_time(pid: int) -> float:
+    """Seconds of a process and of its children that ended: a busy machine makes nothing too slow."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return sum(map(int, fields[11:15])) / _TICKS
 
 
 def main() -> None:

@@ -19,9 +19,11 @@ from patchline.proofs import suite
 from patchline.proofs.bench import PARALLEL, Bench, modules
 
 LEAST = 60.0
-"""Seconds that the tests may take in one trial; three times what they take without one, where that is more."""
+"""Processor seconds that the tests may take in one trial; three times what they take else, where that is more."""
 
 _RUNNER = Path(__file__).with_name("fork_runner.py")
+_BESIDE = ("fork_imports.py", "fork_tests.py")
+"""What the runner imports."""
 
 
 class Trial(NamedTuple):
@@ -61,10 +63,13 @@ def attempt(bench: Bench, one: Overlay, what: str, files: Sequence[str], trials:
         ProofFailed: the tests do not pass without a change, imported another tree, or could not run with one.
     """
     place = bench.place(what, bench.tree(one))
-    with tempfile.TemporaryDirectory(prefix="patchline-") as name:
-        scratch = Path(name)
+    # A fork that is being killed may still write into the folder that goes away.
+    with tempfile.TemporaryDirectory(prefix="patchline-", ignore_cleanup_errors=True) as folder:
+        scratch = Path(folder)
+        for name in _BESIDE:
+            (scratch / name).write_bytes(Path(__file__).with_name(name).read_bytes())
         environment = suite.prepare(place, scratch, scratch / "none.json")
-        (scratch / "job.json").write_text(json.dumps(_job(bench, place, files, trials, name)))
+        (scratch / "job.json").write_text(json.dumps(_job(bench, place, files, trials, folder)))
         results = _watch(bench, environment, scratch, place, len(trials))
     return [_tried(trial, results[number]) for number, trial in enumerate(trials)]
 
