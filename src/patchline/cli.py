@@ -32,6 +32,7 @@ VERBS = {
     "check": "check the answers of a running endpoint, and what its engines logged",
     "gate": "run a fleet's gate: every layout on stock and on the overlay, with the answers checked",
     "layouts": "show for a model what each prefill and decode TP means, and which pairs vLLM serves",
+    "build": "cut a line's image: its base, and one layer with the overlay",
     "nightly": "the whole way: checkout, apply, lint, overlay, prove",
 }
 """Each is a module of `patchline.commands`; only the one that is asked for is imported."""

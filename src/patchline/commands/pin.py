@@ -1,20 +1,25 @@
-"""Record an upstream version with its hashes in builds/upstreams.toml; the only writer of that file."""
+"""Record an upstream version with its hashes in builds/upstreams.toml, or what a line's base is; their only writer."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from patchline.cli import Outcome
 from patchline.errors import UsageError
 from patchline.pins import ArchivePin, GitPin
 
+if TYPE_CHECKING:
+    from patchline.project import Project
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
     parser.add_argument(
-        "requirement", metavar="NAME==VERSION", help="a distribution, or with --git the upstream's own name"
+        "requirement",
+        metavar="NAME==VERSION|LINE",
+        help="a distribution, or with --git the upstream's own name; or a line, whose base is pinned and locked",
     )
     parser.add_argument("--kind", choices=("sdist", "wheel"), help="default: the sdist, or wheels where there is none")
     parser.add_argument(
@@ -27,12 +32,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Pins; see `pins.pinning` for what is raised."""
+    """Pins; see `pins.pinning` and `lines.pinning` for what is raised."""
+    from patchline.lines.line import names
     from patchline.pins.pinning import pin_archive, pin_git
     from patchline.pins.select import split
     from patchline.project import Project, find
 
     project = Project(Path.cwd()) if args.init else find()
+    if args.requirement in names(project):
+        return _base(args, project)
     if not args.git:
         if args.tag:
             raise UsageError("--tag goes with --git", next="python -m patchline pin --help")
@@ -49,6 +57,19 @@ def run(args: argparse.Namespace) -> Outcome:
     return _outcome(
         pin_git(project, name, version, args.git, args.tag or f"v{version}", carry=args.carry, init=args.init)
     )
+
+
+def _base(args: argparse.Namespace, project: Project) -> Outcome:
+    from patchline.lines.pinning import pin
+
+    if args.git or args.tag or args.kind or args.upstream or args.carry or args.init:
+        raise UsageError(
+            f"{args.requirement} is a line: its base is pinned, and no option goes with that",
+            next=f"python -m patchline pin {args.requirement}",
+        )
+    made = pin(project, args.requirement)
+    data = {"line": args.requirement, "name": made.name, "digest": made.digest, "manifest": made.manifest}
+    return Outcome(data, f"pinned the base of {args.requirement}: {made.name} is {made.digest}")
 
 
 def _outcome(pin: ArchivePin | GitPin) -> Outcome:

@@ -12,6 +12,7 @@ from patchline.image import record, unpack
 from patchline.image.ahead import ahead
 from patchline.image.base import Base
 from patchline.image.contents import Asked, Contents, Node, unresolved
+from patchline.pins.select import normal
 from patchline.progress import bytes_of
 
 _SITE = r"(?:.+/)?(?:site|dist)-packages"
@@ -72,6 +73,16 @@ def packages(found: Contents, tops: Collection[str], where: str, sites: Collecti
     if not records:
         raise SourceMismatch("this image has no installed Python package: no RECORD in its layers", where=where)
     return {top: _package(records, top, where, sites) for top in sorted(tops)}
+
+
+def distributions(found: Contents) -> dict[str, str]:
+    """Version by name of every installed distribution; of two of one name, both versions with a blank between."""
+    made: dict[str, set[str]] = {}
+    for path in found.nodes:
+        if _RECORD.fullmatch(path):
+            name, _, version = posixpath.basename(posixpath.dirname(path)).removesuffix(".dist-info").partition("-")
+            made.setdefault(normal(name), set()).add(version)
+    return {name: " ".join(sorted(versions)) for name, versions in sorted(made.items())}
 
 
 def _package(records: dict[str, Node], top: str, where: str, sites: Collection[str]) -> Package:

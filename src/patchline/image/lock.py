@@ -61,6 +61,8 @@ class Contents(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytecode: list[str]
     folders: dict[str, Folder]
     """Those below the packages, and above everything that a layer of ours holds."""
+    distributions: dict[str, str] = {}
+    """Version by name (PEP 503's spelling) of every Python distribution of the base."""
     seal: str = ""
     """sha256 of all the rest: who edits a lock by hand is told so."""
 

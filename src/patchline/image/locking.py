@@ -73,6 +73,7 @@ def _lock(base: Base, contents: Contents, found: dict[str, Package]) -> Lock:
         odd=sorted(path for path, node in inside.items() if node.kind not in ("file", "folder")),
         bytecode=sorted(path for path in regular if _is_pyc(path)),
         folders={path: _folder(contents, path) for path in sorted(wanted)},
+        distributions=installed.distributions(contents),
     )
     return Lock(lock.sealed(made), dict(sorted(records.items())))
 

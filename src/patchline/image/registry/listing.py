@@ -31,14 +31,14 @@ def tags(repository: Repository) -> list[str]:
             found += msgspec.json.decode(answer.data, type=_Tags).tags or []
         except msgspec.MsgspecError as bad:
             raise SourceMismatch(f"this is no list of tags: {bad}", where=repository.where) from bad
-        following = _next_link(answer.headers.get("Link", ""))
+        following = next_link(answer.headers.get("Link", ""))
         if not following:
             return found
         path = client.resolve(answer.url, following).raw_path.decode()
     raise SourceMismatch("the registry's list of tags has no end", where=repository.where)
 
 
-def _next_link(header: str) -> str:
+def next_link(header: str) -> str:
     """The target of `<…>; rel="next"` (RFC 8288), or nothing."""
     for part in header.split(","):
         target, _, rest = part.strip().partition(">")

@@ -13,6 +13,8 @@ from patchline.image.registry.auth import Scopes
 from patchline.image.registry.client import Client
 
 _ACCEPT = ", ".join((*model.MANIFESTS, *model.INDEXES))
+_KEEPS = (400, 405, 501)
+"""What registries that remove nothing answer."""
 
 
 class Found(NamedTuple):
@@ -85,8 +87,10 @@ class Repository:
             )
         return True
 
-    def put(self, manifest: Document, reference: str = "") -> None:
+    def put(self, manifest: Document, reference: str = "") -> bool:
         """Puts a manifest under its digest, or under a tag; nothing is asked before.
+
+        True where the registry says that it lists the manifest as a referrer of its subject (header `OCI-Subject`).
 
         Raises:
             SourceMismatch: the registry says that it holds something else now.
@@ -100,6 +104,17 @@ class Repository:
             raise SourceMismatch(
                 f"the registry holds something else\n  wanted: {manifest.digest}\n  stated: {stated}", where=self.where
             )
+        return "OCI-Subject" in answer.headers
+
+    def remove(self, digest: str) -> bool:
+        """Removes a manifest, and with it the tags that mean it; false where the registry removes nothing.
+
+        Raises:
+            Refused: we may not.
+        """
+        scopes = (f"repository:{self.name}:delete", *self.scopes)
+        path = self.path(f"manifests/{digest}")
+        return self.client.ask("DELETE", path, scopes, ok=(200, 202, 404, *_KEEPS)).status not in _KEEPS
 
     def tag(self, manifest: Document, tag: str) -> bool:
         """Lets `tag` mean a manifest that the repository has; false where it does already.
