@@ -9,7 +9,7 @@ import pytest
 from making import wheel
 
 from patchline.proofs import env
-from patchline.proofs.env import environment, for_dynamo
+from patchline.proofs.env import environment, for_dynamo, for_frontend
 
 
 def offer(shop: Path, name: str, version: str, needs: str = "") -> None:
@@ -61,6 +61,16 @@ def test_dynamo_beside_vllm(shop: Path) -> None:
     assert not {"aisimulate", "torchaudio", "pytest"} & made.installed.keys()
     subprocess.run([made.python, "-I", "-c", "import torchvision"], check=True)
     assert environment(*for_dynamo("1.6.0", "0.31.0")) == made
+
+
+def test_dynamos_frontend_alone(shop: Path) -> None:
+    for name in ("msgspec", "pydantic", "pyyaml", "uvloop", "pytest"):
+        offer(shop, name, "1")
+    offer(shop, "ai-dynamo", "1.6.0", "aisimulate transformers")
+    offer(shop, "ai-dynamo-runtime", "1.6.0", "other")
+    made = environment(*for_frontend("1.6.0"))
+    assert {"ai-dynamo": "1.6.0", "ai-dynamo-runtime": "1.6.0", "pytest": "1"}.items() <= made.installed.items()
+    assert not {"vllm", "torch", "transformers"} & made.installed.keys()
 
 
 def test_the_key_of_vllms_environment_is_what_it_was() -> None:

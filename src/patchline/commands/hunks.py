@@ -13,7 +13,7 @@ from patchline.proofs.held.pieces import Piece
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
-    parser.add_argument("upstream", nargs="?", default="vllm", help="vllm, or vllm==VERSION (default: vllm)")
+    parser.add_argument("upstream", nargs="?", default="vllm", help="vllm, dynamo, or NAME==VERSION (default: vllm)")
     parser.add_argument(
         "--limit",
         type=float,

@@ -1,4 +1,4 @@
-"""Show on real vLLM that each patch is needed and works.
+"""Show on real vLLM, or real Dynamo, that each patch is needed and works.
 
 Its tests fail on stock, for the stated reason, and pass on the overlay; one at least fails without it,
 on the patches before it.
@@ -17,7 +17,7 @@ from patchline.proofs.suite import Run
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
-    parser.add_argument("upstream", nargs="?", default="vllm", help="vllm, or vllm==VERSION (default: vllm)")
+    parser.add_argument("upstream", nargs="?", default="vllm", help="vllm, dynamo, or NAME==VERSION (default: vllm)")
     parser.add_argument(
         "--limit", type=float, default=LIMIT, metavar="SECONDS", help=f"for one run of all tests (default: {LIMIT:.0f})"
     )

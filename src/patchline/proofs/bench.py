@@ -16,6 +16,9 @@ from patchline.series.carried import Carried
 PARALLEL = 2
 """Runs at a time: each is one process that computes."""
 
+_ENVIRONMENTS = {"vllm": env.for_vllm, "dynamo": env.for_frontend}
+"""What holds the installed package of a pin, by its upstream. A change on Dynamo's vLLM worker will want vLLM, too."""
+
 
 class Bench:
     """Runs the tests of one series on the installed package, and on overlays of it."""
@@ -73,7 +76,9 @@ class Bench:
         """The tree `folder`, in the words of a run."""
         path = None if folder == self.site_packages else folder
         changed = modules([change.path for one, _ in self.trees.values() for change in one.changes])
-        return Place(f"{self.name} on {what}", folder, path, (*tree.tops(self.made),), changed, needs)
+        return Place(
+            f"{self.name} on {what}", folder, path, tree.packages(self.made, self.site_packages), changed, needs
+        )
 
 
 def together(*jobs: Callable[[], Run]) -> list[Run]:
@@ -100,7 +105,7 @@ def environment(carried: Carried) -> env.Environment:
 
     Raises:
         UsageError: none is known for this upstream.
-        As `env.for_vllm`.
+        As `env.environment`.
     """
     return env.environment(*_requirements(carried))
 
@@ -118,6 +123,7 @@ def host(carried: Carried) -> dict[str, str]:
 
 
 def _requirements(carried: Carried) -> tuple[str, ...]:
-    if carried.upstream.name == "vllm":
-        return env.for_vllm(carried.pin.version)
-    raise UsageError(f"no proof environment is known for {carried.name}", next="python -m patchline prove vllm")
+    name = carried.upstream.name
+    if name not in _ENVIRONMENTS:
+        raise UsageError(f"no proof environment is known for {carried.name}", next="python -m patchline prove vllm")
+    return _ENVIRONMENTS[name](carried.pin.version)

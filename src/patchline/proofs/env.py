@@ -1,4 +1,4 @@
-"""Python environments for proofs: real vLLM on a CPU, made once for each set of requirements."""
+"""Python environments for proofs: real vLLM on a CPU, real Dynamo, made once for each set of requirements."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ _UNWANTED = ("torchvision", "torchaudio", "torchcodec")
 # those, aisimulate, is a placeholder that downloads from elsewhere.
 _FOR_DYNAMO = ("redis<9", "kubernetes<33", "zstandard<1", "blake3", "uvloop", "torchvision==0.28.0")
 
+# What Dynamo's frontend imports of that where it serves no model itself, and what tests need. vLLM is not among it.
+_FOR_FRONTEND = ("msgspec", "pydantic", "pyyaml", "uvloop", "pytest")
+
 # Installed at the end, without what they ask for.
 _ALONE = ("ai-dynamo", "ai-dynamo-runtime", "torchvision")
 
@@ -59,8 +62,16 @@ def for_vllm(version: str) -> tuple[str, ...]:
 
 def for_dynamo(version: str, vllm: str) -> tuple[str, ...]:
     """What to ask of `environment` for Dynamo `version` with its vLLM worker on vLLM `vllm`; it serves engines, too."""
-    dynamo = (f"ai-dynamo=={version}", f"ai-dynamo-runtime=={version}")
-    return (f"{_CPU_BUILD}=={vllm}", _FOR_VLLM[0], *_FOR_DYNAMO, *dynamo)
+    return (f"{_CPU_BUILD}=={vllm}", _FOR_VLLM[0], *_FOR_DYNAMO, *_dynamo(version))
+
+
+def for_frontend(version: str) -> tuple[str, ...]:
+    """What to ask of `environment` for the frontend of Dynamo `version`, and tests of it: no vLLM, made in seconds."""
+    return (*_FOR_FRONTEND, *_dynamo(version))
+
+
+def _dynamo(version: str) -> tuple[str, str]:
+    return f"ai-dynamo=={version}", f"ai-dynamo-runtime=={version}"
 
 
 def environment(*requirements: str) -> Environment:

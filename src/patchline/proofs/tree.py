@@ -48,6 +48,21 @@ def tops(made: Overlay) -> list[str]:
     return sorted({change.path.split("/", 1)[0] for change in made.changes})
 
 
+def packages(made: Overlay, site_packages: Path) -> tuple[str, ...]:
+    """What a run has to import one of: the outermost packages with an `__init__.py` around what an overlay changes.
+
+    A folder without one, such as `dynamo`, is a namespace: importing it says nothing about where its files come from.
+    """
+    outermost = (_outermost(change.path, site_packages) for change in made.changes)
+    return tuple(sorted({package for package in outermost if package}))
+
+
+def _outermost(path: str, site_packages: Path) -> str:
+    folders = path.split("/")[:-1]
+    above = (folders[: depth + 1] for depth in range(len(folders)))
+    return next((".".join(names) for names in above if site_packages.joinpath(*names, "__init__.py").exists()), "")
+
+
 def _drop_bytecode(made: Overlay, folder: Path, site_packages: Path) -> None:
     """Only the environment's byte-code of unchanged files stays.
 

@@ -174,7 +174,8 @@ def _on_its_own_tree(bench: Bench, one: _Of, piece: Piece) -> Tried:
         return Tried(piece.name, piece.line, "too slow", "")
     failing = [name for name, test in done.tests.items() if test.outcome in ("failed", "error")]
     if failing or done.errors:
-        return Tried(piece.name, piece.line, "failed", (failing or done.errors)[0])
+        by = failing[0] if failing else done.errors[0].partition(":")[0]  # the file: the rest tells of this machine
+        return Tried(piece.name, piece.line, "failed", by)
     if any(test.outcome != "passed" for test in done.tests.values()):
         raise ProofFailed(f"{one.patch} without {piece.name}: not every test ran")
     return Tried(piece.name, piece.line, "survived", "")
