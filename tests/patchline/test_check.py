@@ -746,6 +746,11 @@ def test_wrong_json_output_is_caught(served: Served, content: str) -> None:
 OTHER = "sha256:" + "cd" * 32
 BUILDS: list[tuple[Behaviour, str]] = [
     (endpoints.json_of({"overlay": OTHER}), f"the build is of overlay {OTHER}; {OVERLAY} is expected"),
+    (
+        endpoints.json_of({"overlay": OTHER, "series": [{"overlay": OTHER}]}),
+        f"the build is of overlay {OTHER}; {OVERLAY} is expected",
+    ),
+    (endpoints.json_of({"overlay": OTHER, "series": [{"overlay": "x"}]}), "the build's overlay is no digest: 'x'"),
     (endpoints.json_of({"overlay": "latest"}), "the build's overlay is no digest: 'latest'"),
     (endpoints.json_of({"version": "1"}), "the answer has another shape: Object missing required field `overlay`"),
     (endpoints.raw(b"", "x", 404), "the endpoint answered 404 Not Found: an empty body"),
@@ -759,6 +764,14 @@ def test_another_build_is_caught(served: Served, behaviour: Behaviour, fault: st
     *others, build = gemma4(connect(served.url), overlay=OVERLAY)
     assert all(result.passed for result in others)
     assert build.faults == [fault]
+
+
+def test_a_build_of_several_series(served: Served) -> None:
+    """A gate is of one series; the image may carry more."""
+    served.answers[BUILD] = endpoints.json_of({"overlay": OTHER, "series": [{"overlay": OVERLAY}, {"overlay": OTHER}]})
+    *_, build = gemma4(connect(served.url), overlay=OVERLAY)
+    assert build.passed
+    assert build.numbers == {"overlay": OTHER}
 
 
 def test_one_that_does_not_answer_leaves_the_others(served: Served) -> None:

@@ -13,11 +13,12 @@ import pytest
 from fake_registry import Fake, answers, fake_registry
 
 from patchline.errors import Refused, SourceMismatch, Unreachable
+from patchline.http import retry_after
 from patchline.image.ahead import DEPTH, ahead
 from patchline.image.digests import CHUNK
 from patchline.image.registry.challenge import Challenge, parse
 from patchline.image.registry.client import Client
-from patchline.image.registry.patience import Broken, Patience, persist, retry_after
+from patchline.image.registry.patience import Broken, Patience, persist
 from patchline.image.registry.repository import Repository
 
 TOKEN = {"realm": "https://auth.example/token", "service": "registry.example", "scope": "repository:a/b:pull,push"}

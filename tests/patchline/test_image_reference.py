@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from patchline.errors import UsageError
-from patchline.image.reference import Reference, is_loopback, is_tag, parse
+from patchline.image.reference import Reference, is_here, is_tag, parse
 
 DIGEST = "sha256:" + "0" * 64
 GOOD = {
@@ -56,9 +56,9 @@ def test_refused(text: str) -> None:
 
 
 def test_loopback() -> None:
-    assert all(map(is_loopback, ["127.0.0.1", "127.200.1.1:5", "localhost:80", "LOCALHOST", "[::1]", "[::1]:443"]))
+    assert all(map(is_here, ["127.0.0.1", "127.200.1.1:5", "localhost:80", "LOCALHOST", "[::1]", "[::1]:443"]))
     others = ["10.0.0.1", "localhost.example", "127.0.0.1.example:5", "[::2]", "", "127.0.0.1/x", "0.0.0.0"]
-    assert not any(map(is_loopback, others))
+    assert not any(map(is_here, others))
 
 
 def test_tags() -> None:

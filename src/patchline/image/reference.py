@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
 from typing import NamedTuple
 
 from patchline.errors import UsageError
+from patchline.http import is_loopback
 from patchline.image.digests import is_digest
 
 # The grammar of the OCI distribution specification (names, tags), and RFC 3986's of hosts as far as it is used.
@@ -64,15 +64,10 @@ def is_tag(text: str) -> bool:
     return _TAG.fullmatch(text) is not None
 
 
-def is_loopback(host: str) -> bool:
+def is_here(host: str) -> bool:
     """Whether `host`, with or without a port, is this machine by its address or by the name `localhost`."""
     found = _HOST.fullmatch(host)
-    if found is None:
-        return False
-    try:
-        return ip_address(found["host"].strip("[]")).is_loopback
-    except ValueError:
-        return found["host"].lower() == "localhost"
+    return found is not None and is_loopback(found["host"])
 
 
 def _is_host(text: str) -> bool:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import cache
-from ipaddress import ip_address
 from typing import NamedTuple
 
 import httpx2
 
 from patchline.errors import Unreachable
+from patchline.http import is_loopback, retry_after
 from patchline.urls import shown
 
 CONNECT = 10.0
@@ -80,7 +77,7 @@ async def _within(request: Request, limit: float, came: list[int]) -> Reply:
     until = time.monotonic() + limit
     waits = httpx2.Timeout(None, connect=min(CONNECT, limit))
     async with asyncio.timeout(limit):
-        proxied = not _is_here(request.url)
+        proxied = not is_loopback(httpx2.URL(request.url).host)
         async with httpx2.AsyncClient(timeout=waits, trust_env=proxied, verify=_certificates()) as client:
             while True:
                 reply, wait = await _once(client, request, came)
@@ -107,7 +104,7 @@ async def _once(client: httpx2.AsyncClient, request: Request, came: list[int]) -
         data, whole = await _body(answer, came)
         kind = answer.headers.get("Content-Type", "no content type")
         reply = Reply(answer.status_code, answer.reason_phrase, kind, data, whole)
-        return reply, _come_back(answer.headers) if answer.status_code == 429 else None
+        return reply, retry_after(answer.headers) if answer.status_code == 429 else None
 
 
 async def _body(answer: httpx2.Response, came: list[int]) -> tuple[bytes, bool]:
@@ -119,27 +116,6 @@ async def _body(answer: httpx2.Response, came: list[int]) -> tuple[bytes, bool]:
         if len(data) > MOST:
             return bytes(data[:MOST]), False
     return bytes(data), True
-
-
-def _come_back(headers: Mapping[str, str]) -> float | None:
-    """Seconds until the other side wants to be asked again; None where it does not say (RFC 9110, 10.2.3)."""
-    said = headers.get("Retry-After", "").strip()
-    if said.isascii() and said.isdigit():
-        return float(said)
-    try:
-        date = parsedate_to_datetime(said)
-    except (ValueError, OverflowError):
-        return None
-    date = date if date.tzinfo else date.replace(tzinfo=UTC)
-    return max(0.0, (date - datetime.now(UTC)).total_seconds())
-
-
-def _is_here(url: str) -> bool:
-    host = httpx2.URL(url).host
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _said(failed: Exception) -> str:

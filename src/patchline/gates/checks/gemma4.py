@@ -43,8 +43,14 @@ class _Person(msgspec.Struct, forbid_unknown_fields=True):
     city: str
 
 
+class _Series(msgspec.Struct):
+    overlay: str
+
+
 class _Build(msgspec.Struct):
     overlay: str
+    """Of all series of the image together; that of the one there is."""
+    series: list[_Series] = []
 
 
 class Found(NamedTuple):
@@ -113,15 +119,19 @@ def json_output(endpoint: Endpoint) -> Found:
 def build(endpoint: Endpoint, overlay: str | None) -> Found:
     """What the frontend says about its build: JSON whose `overlay` is the digest of an overlay.
 
+    The one that is expected may be that of all its series, or of one of them: a gate is of one series.
+
     Raises:
         Unreachable, UsageError, WrongAnswer: as `endpoint.read` says.
     """
-    said = read(endpoint, BUILD, _Build).overlay
-    if not re.fullmatch(r"sha256:[0-9a-f]{64}", said):
-        return Found([f"the build's overlay is no digest: {cut(said)!r}"], {"overlay": cut(said)})
-    if overlay not in (None, said):
-        return Found([f"the build is of overlay {said}; {overlay} is expected"], {"overlay": said})
-    return Found([], {"overlay": said})
+    found = read(endpoint, BUILD, _Build)
+    said = list(dict.fromkeys((found.overlay, *(one.overlay for one in found.series))))
+    if wrong := [one for one in said if not re.fullmatch(r"sha256:[0-9a-f]{64}", one)]:
+        return Found([f"the build's overlay is no digest: {cut(wrong[0])!r}"], {"overlay": cut(found.overlay)})
+    if overlay is not None and overlay not in said:
+        listed = " and ".join(said)
+        return Found([f"the build is of overlay {listed}; {overlay} is expected"], {"overlay": found.overlay})
+    return Found([], {"overlay": found.overlay})
 
 
 def _ran(name: str, check: Callable[[], Found]) -> Result:

@@ -10,7 +10,7 @@ from patchline.errors import UsageError
 from patchline.gates import gpus
 from patchline.gates.gpus import Gpu
 from patchline.gates.plays import Play
-from patchline.gates.runners.runner import ANSWER, Kit, engines
+from patchline.gates.runners.runner import ANSWER, Kit, engines, seeing
 from patchline.gates.stack.engines import Engine, Ground
 from patchline.gates.stack.stack import Served, aggregated, pair, stack
 
@@ -51,4 +51,4 @@ def _on(engine: Engine, first: int) -> Engine:
     own = ours[first : first + engine.tp]
     if len(own) < engine.tp:
         raise UsageError(f"this play needs GPUs {first} to {first + engine.tp - 1}, and {len(ours)} are given")
-    return engine._replace(env={**engine.env, "CUDA_VISIBLE_DEVICES": ",".join(own)})
+    return seeing(engine, own)

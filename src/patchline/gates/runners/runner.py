@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -77,6 +77,11 @@ class Runner(Protocol):
             UsageError: something that it needs is missing or wrong.
             StackFailed: a process ended, or was not ready in the fleet's time.
         """
+
+
+def seeing(engine: Engine, own: Sequence[str]) -> Engine:
+    """The engine on GPUs of its own."""
+    return engine._replace(env={**engine.env, "CUDA_VISIBLE_DEVICES": ",".join(own)})
 
 
 def engines(play: Play) -> tuple[Engine, Engine]:

@@ -13,11 +13,12 @@ from typing import NamedTuple
 import httpx2
 
 from patchline.errors import Refused, SourceMismatch, Unreachable
+from patchline.http import retry_after
 from patchline.image import model
-from patchline.image.reference import is_loopback
+from patchline.image.reference import is_here
 from patchline.image.registry.auth import Auth, Scopes
 from patchline.image.registry.faults import said
-from patchline.image.registry.patience import Broken, Patience, persist, retry_after
+from patchline.image.registry.patience import Broken, Patience, persist
 from patchline.image.registry.transport import Transport
 from patchline.urls import shown
 
@@ -39,7 +40,7 @@ class Client:
     def __init__(self, host: str, patience: Patience | None = None) -> None:
         self.host = host
         self.patience = patience or Patience()
-        self.url = f"{'http' if is_loopback(host) else 'https'}://{host}"
+        self.url = f"{'http' if is_here(host) else 'https'}://{host}"
         self.transport = Transport()
         self._origin = httpx2.URL(self.url)
         self._auth = Auth(host, self._token)
@@ -152,7 +153,7 @@ class Client:
 
     def _refuse_unsafe(self, url: httpx2.URL) -> None:
         """Plain HTTP never leaves this machine, and nobody else may send us to it."""
-        plain = url.scheme == "http" and is_loopback(_authority(url)) and self._origin.scheme == "http"
+        plain = url.scheme == "http" and is_here(_authority(url)) and self._origin.scheme == "http"
         if not (url.scheme == "https" or plain) or not url.host:
             raise Refused(
                 f"{self.host} sends us to {shown(url.copy_with(query=None))}: plain HTTP is for this machine only",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from patchline.errors import Unreachable
@@ -65,19 +63,6 @@ def persist(patience: Patience, where: str, attempt: Callable[[], T]) -> T:
             return attempt()
         except Broken as broken:
             patience.pause(number, broken, where)
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds until the other side wants to be asked again; None where it does not say (RFC 9110, 10.2.3)."""
-    said = headers.get("Retry-After", "").strip()
-    if said.isascii() and said.isdigit() and len(said) < 10:
-        return float(said)
-    try:
-        date = parsedate_to_datetime(said)
-    except (ValueError, OverflowError):
-        return None
-    date = date if date.tzinfo else date.replace(tzinfo=UTC)
-    return max(0.0, (date - datetime.now(UTC)).total_seconds())
 
 
 def _end(number: int, broken: Broken, where: str) -> Unreachable:

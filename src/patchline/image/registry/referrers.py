@@ -27,6 +27,7 @@ SETTLE = 0.25
 """Seconds after which an index that we wrote is read once more."""
 
 _NOTHING = b"{}"
+_NO_INDEX: dict[str, Any] = {"schemaVersion": 2, "mediaType": model.INDEX, "manifests": []}
 _TRIES = 12
 _PAGES = 100
 
@@ -73,8 +74,9 @@ def attach(repository: Repository, subject: Descriptor, artifacts: Sequence[Arti
     made = [(one, manifest_of(one, subject)) for one in artifacts]
     there = {one.digest for one in listed(repository, subject.digest)}
     lacking = [(one, manifest) for one, manifest in made if manifest.digest not in there]
-    if not all([_put(repository, *one) for one in lacking]):
-        _list(repository, subject.digest, [_described(*one) for one in lacking])
+    own = [one for one in lacking if not _put(repository, *one)]
+    if own:
+        _list(repository, subject.digest, [_described(*one) for one in own])
     return [manifest.digest for _, manifest in made]
 
 
@@ -191,7 +193,7 @@ def _list(repository: Repository, digest: str, wanted: Sequence[dict[str, Any]])
 def _write(repository: Repository, digest: str, wanted: Sequence[dict[str, Any]]) -> bool:
     """Writes the index with the entries that it lacks; false where it lacked none."""
     index = _index(repository, digest)
-    fields = index.fields if index else {"schemaVersion": 2, "mediaType": model.INDEX, "manifests": []}
+    fields = index.fields if index else _NO_INDEX
     there = {one.get("digest") for one in fields["manifests"] if isinstance(one, dict)}
     lacking = [one for one in wanted if one["digest"] not in there]
     if lacking:

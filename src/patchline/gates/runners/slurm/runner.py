@@ -15,7 +15,7 @@ from typing import NamedTuple
 from patchline.errors import CommandFailed, UsageError
 from patchline.gates.gpus import Gpu
 from patchline.gates.plays import Play
-from patchline.gates.runners.runner import ANSWER, Kit, NotRun, engines
+from patchline.gates.runners.runner import ANSWER, Kit, NotRun, engines, seeing
 from patchline.gates.runners.slurm import control
 from patchline.gates.stack.engines import Engine, Ground
 from patchline.gates.stack.node import Node
@@ -126,9 +126,8 @@ def _up(own: Allocation, used: Sequence[str], play: Play, ground: Ground) -> Abs
 
 
 def _seeing(engine: Engine, first: int) -> Engine:
-    """The engine on GPUs of its own: so many as its TP, from the `first` of its node on."""
-    own = ",".join(str(first + rank) for rank in range(engine.tp))
-    return engine._replace(env={**engine.env, "CUDA_VISIBLE_DEVICES": own})
+    """The engine on so many GPUs of its node as its TP, from the `first` one on."""
+    return seeing(engine, [str(first + rank) for rank in range(engine.tp)])
 
 
 def _end(own: Allocation) -> None:
