@@ -16,11 +16,14 @@ nox.options.error_on_missing_interpreters = True
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 DEBIAN = {
+    "chromium": "chromium",
     "docker-registry": "docker-registry",
+    "dockerd": "docker.io",
     "dpkg-source": "dpkg-dev",
     "etcd": "etcd-server",
     "htpasswd": "apache2-utils",
     "kubectl": "kubernetes-client",
+    "mmdebstrap": "mmdebstrap",
     "munged": "munge",
     "nats-server": "nats-server",
     "openssl": "openssl",
@@ -42,8 +45,9 @@ def patchline(session: nox.Session, verb: str, *arguments: str) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check series, patches and trailers."""
+    """Check series, patches and trailers, and that the changelog is the one that follows from them."""
     patchline(session, "lint")
+    session.run("python", "-m", "patchline", "changelog", "--check")
 
 
 @nox.session
@@ -130,9 +134,54 @@ def gate(session: nox.Session, fleet: str) -> None:
 
 
 @nox.session(default=False)
+def build(session: nox.Session) -> None:
+    """Cut a line's image, as a layout on disk: nox -s build -- cpu-smoke."""
+    for_images(session)
+    patchline(session, "build")
+
+
+@nox.session(default=False)
+def smoke(session: nox.Session) -> None:
+    """Serve with the image of a line in real containers, and check the answers: nox -s smoke -- cpu-smoke."""
+    for_images(session)
+    patchline(session, "smoke")
+
+
+@nox.session(default=False)
+def publish(session: nox.Session) -> None:
+    """Publish a line's image as a nightly: nox -s publish -- LINE --to HOST/NAME."""
+    patchline(session, "publish")
+
+
+@nox.session(default=False)
+def promote(session: nox.Session) -> None:
+    """Make a nightly a release, once its gates hold: nox -s promote -- TAG --to HOST/NAME."""
+    patchline(session, "promote")
+
+
+@nox.session(default=False)
 def nightly(session: nox.Session) -> None:
-    """The main job: checkout, apply, lint, overlay, prove."""
+    """The main job: checkout, apply, lint, prove, build, gates, smoke test; with --publish the tag, too."""
+    for_images(session)
     patchline(session, "nightly")
+
+
+@nox.session(default=False)
+def changelog(session: nox.Session) -> None:
+    """Write SCICOM_CHANGELOGS.md."""
+    patchline(session, "changelog")
+
+
+@nox.session(default=False)
+def page(session: nox.Session) -> None:
+    """Write the divergence page: build/page/index.html."""
+    patchline(session, "page")
+
+
+def for_images(session: nox.Session) -> None:
+    """What makes a base, runs its image, and serves: brought by root; the verbs say what they miss."""
+    if not os.geteuid():
+        debian(session, ["mmdebstrap", "dockerd", "etcd", "nats-server"])
 
 
 @nox.session(default=False)

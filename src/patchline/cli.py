@@ -33,7 +33,12 @@ VERBS = {
     "gate": "run a fleet's gate: every layout on stock and on the overlay, with the answers checked",
     "layouts": "show for a model what each prefill and decode TP means, and which pairs vLLM serves",
     "build": "cut a line's image: its base, and one layer with the overlay",
-    "nightly": "the whole way: checkout, apply, lint, overlay, prove",
+    "publish": "push a line's image, attach what it is made of, record it, and give it the next free tag",
+    "promote": "make a tested nightly a release: the same digest, another tag",
+    "smoke": "serve with a line's image in real containers, and check the answers",
+    "changelog": "write SCICOM_CHANGELOGS.md from patches, evidence, releases and news",
+    "page": "write the divergence page: what is carried, why, since when, and what nothing explains",
+    "nightly": "the whole way: checkout, apply, lint, overlay, prove, image, gates, smoke test",
 }
 """Each is a module of `patchline.commands`; only the one that is asked for is imported."""
 

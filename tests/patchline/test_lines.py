@@ -15,7 +15,7 @@ from registries import Registry, registry, skopeo
 from patchline.cli import main
 from patchline.errors import PatchlineError, Refused, SourceMismatch, UsageError
 from patchline.image import append
-from patchline.lines import pinned
+from patchline.lines import nights, pinned
 from patchline.lines.build import Built, building
 from patchline.lines.line import line, names
 from patchline.lines.pinning import pin
@@ -179,3 +179,42 @@ def test_a_line_of_another_dynamo(tmp_path: Path) -> None:
 def test_pin_options_do_not_go_with_a_line(made: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(made.root)
     assert main(["pin", NAME, "--carry"]) == 2
+
+
+def test_publish_through_the_verb(
+    made: Project, hub: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A dry run changes nothing; then the first tag of the day; then the same one again."""
+    pin(made, NAME)
+    monkeypatch.chdir(made.root)
+    words = ["publish", NAME, "--to", f"{hub.host}/ours/out", "--date", "20261130"]
+    assert main([*words, "--dry-run"]) == 0
+    assert "nothing was changed" in capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["tag"] == "v1.6.0-nightly-20261130-demo-line.1"
+    seen = json.loads(
+        skopeo("inspect", "--tls-verify=false", f"docker://{hub.host}/ours/out:{said['tag']}", cwd=tmp_path)
+    )
+    assert seen["Digest"] == said["digest"]
+    assert main(words) == 0
+    assert f"published already: {hub.host}/ours/out:{said['tag']}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("to", ["out", "127.0.0.1:5000/out:tag", "127.0.0.1:5000/out@sha256:" + "0" * 64])
+def test_a_target_that_is_no_repository(made: Project, monkeypatch: pytest.MonkeyPatch, to: str) -> None:
+    pin(made, NAME)
+    monkeypatch.chdir(made.root)
+    assert main(["publish", NAME, "--to", to]) == 2
+
+
+def test_which_lines_a_nightly_builds(made: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that cannot be built is told with the next command, but fails where it was asked for."""
+    assert nights.choose(made, []) == ([], {NAME: f"its base {BASE} is not pinned; nox -s pin -- {NAME}"})
+    assert nights.choose(made, [NAME]) == ([NAME], {})
+    pin(made, NAME)
+    assert nights.choose(made, []) == ([NAME], {})
+    monkeypatch.delenv(REGISTRY)
+    assert nights.choose(made, [])[1] == {NAME: f"{REGISTRY} does not say which registry has its base"}
+    with pytest.raises(UsageError, match="no line 'x'"):
+        nights.choose(made, ["x"])

@@ -9,15 +9,22 @@ from patchline.errors import Exit
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds no arguments: all series of the project are checked."""
+    """Adds the verb's arguments; all series of the project are checked."""
+    parser.add_argument("--news", metavar="BASE", help="changes to patches or builds since BASE must come with news")
 
 
-def run(_: argparse.Namespace) -> Outcome:
-    """Checks; see `series.lint` for what is raised."""
+def run(args: argparse.Namespace) -> Outcome:
+    """Checks; see `series.lint` and `changelog.missing` for what is raised."""
     from patchline.project import find
     from patchline.series.lint import lint
 
-    report = lint(find())
+    project = find()
+    report = lint(project)
+    if args.news:
+        from patchline.changelog import missing
+
+        told = missing.missing(project, missing.changed(project, args.news))
+        report = report._replace(findings=[*report.findings, *told])
     lines = [f"{finding.where}: {finding.what}" for finding in report.findings]
     counted = f"checked {report.series} series, {report.patches} patches, {report.hunks} hunks"
     counted += f": {len(report.findings)} findings"

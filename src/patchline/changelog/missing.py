@@ -1,0 +1,104 @@
+"""Whether the changelog tells of what is carried, and of what a change did to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+
+from patchline import git
+from patchline.changelog import news
+from patchline.changelog.news import Fragment, Named
+from patchline.errors import CommandFailed, UsageError
+from patchline.project import Project
+from patchline.series.lint import Finding
+
+TOLD = ("patches", "builds")
+"""Folders of the project whose changes need news."""
+
+
+def untold(project: Project) -> list[Finding]:
+    """Patches that no news says were carried, and news of patches that are not there and were not dropped.
+
+    Raises:
+        UsageError: a fragment is not understood.
+    """
+    told = news.read(project)
+    files = [path for path in sorted(project.root.glob("patches/*/*/*")) if path.name.endswith((".patch", ".diff"))]
+    there = {(path.parts[-3], news.bare(path.name)): path.relative_to(project.root).as_posix() for path in files}
+    carried = {patch.key for one in told if one.kind == "carried" for patch in one.patches}
+    dropped = {patch.key for one in told if one.kind == "dropped" for patch in one.patches}
+    return [
+        *(Finding(path, _no_news("carried", path)) for key, path in there.items() if key not in carried),
+        *(
+            Finding(f"changelog/{one.path.name}", f"there is no such patch: {'/'.join(patch)}")
+            for one in told
+            for patch in one.patches
+            if patch.key not in there and patch.key not in dropped
+        ),
+    ]
+
+
+def changed(project: Project, base: str) -> dict[str, str]:
+    """What the work tree and its commits did since they left `base`: `A`, `M` or `D` by path from the project's root.
+
+    Raises:
+        UsageError: git knows no such commit, or the project is not in its own repository.
+    """
+    root = git.top(project.root).work_tree
+    try:
+        ours = git.line(root, "merge-base", "--end-of-options", base, "HEAD")
+    except CommandFailed as unknown:
+        raise UsageError(
+            f"git finds no commit that {base!r} and this branch have in common",
+            where=str(root),
+            next="git fetch, with enough of the history",
+        ) from unknown
+    words = os.fsdecode(git.git(root, "diff", "--name-status", "--no-renames", "-z", ours, "--")).split("\0")[:-1]
+    new = os.fsdecode(git.git(root, "ls-files", "--others", "--exclude-standard", "-z")).split("\0")[:-1]
+    return {path: state[0] for state, path in zip(words[::2], words[1::2], strict=True)} | dict.fromkeys(new, "A")
+
+
+def missing(project: Project, changes: Mapping[str, str]) -> list[Finding]:
+    """News that a change lacks; `changes` as `changed` gives them.
+
+    Any change below `patches/` or `builds/` wants a fragment that was added or edited; a new patch one of kind
+    `carried` or `rebased`, and one that is gone one of kind `dropped`, which name it.
+
+    Raises:
+        UsageError: a fragment is not understood.
+    """
+    touched = sorted(path for path in changes if PurePosixPath(path).parts[0] in TOLD)
+    if not touched:
+        return []
+    names = {path.removeprefix("changelog/") for path, state in changes.items() if state != "D"}
+    fresh = [one for one in news.read(project) if one.path.name in names]
+    if not fresh:
+        more = f" (and {len(touched) - 1} more)" if touched[1:] else ""
+        return [Finding(touched[0] + more, "changed, and no news fragment in changelog/ came with it")]
+    return list(_of_patches(project, touched, changes, fresh))
+
+
+def _of_patches(
+    project: Project, touched: Iterable[str], changes: Mapping[str, str], fresh: list[Fragment]
+) -> Iterable[Finding]:
+    told = {(one.kind, patch.key) for one in fresh for patch in one.patches}
+    left = {(path.parts[-3], news.bare(path.name)) for path in project.root.glob("patches/*/*/*.patch")}
+    patches = [(path, named) for path in touched if (named := _named(path))]
+    gone = {(named.version, named.key) for path, named in patches if changes[path] == "D"}
+    for path, named in patches:
+        if changes[path] == "D" and named.key not in left and ("dropped", named.key) not in told:
+            yield Finding(path, _no_news("dropped", path))
+        renumbered = (named.version, named.key) in gone
+        if changes[path] == "A" and not renumbered and not {("carried", named.key), ("rebased", named.key)} & told:
+            yield Finding(path, _no_news("carried or rebased", path))
+
+
+def _named(path: str) -> Named | None:
+    parts = PurePosixPath(path).parts
+    ours = len(parts) == 4 and parts[0] == "patches" and path.endswith(".patch")
+    return Named(*parts[1:]) if ours else None
+
+
+def _no_news(kind: str, path: str) -> str:
+    return f"no {kind} fragment in changelog/ has a field Patch: {path.removeprefix('patches/')}"

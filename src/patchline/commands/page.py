@@ -1,0 +1,56 @@
+"""Write the divergence page: one static HTML file that opens from disk and needs no network."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from patchline.cli import Outcome
+from patchline.files import write_whole
+from patchline.project import find
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the verb's arguments."""
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where index.html goes (default: build/page)")
+    parser.add_argument(
+        "--audit",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="what `audit --json` printed; again for more",
+    )
+    parser.add_argument(
+        "--verdicts",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="what `rebase --json` printed; repeatable",
+    )
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Writes it, whole; see `render.page` and `given` for what is raised."""
+    from patchline.changelog.entries import known
+    from patchline.page import given, render
+
+    project = find()
+    audits = [one for path in args.audit for one in given.audits(path)]
+    verdicts = [one for path in args.verdicts for one in given.verdicts(path)]
+    read = known(project)
+    made = render.page(project, verdicts=verdicts, audits=audits, read=read)
+    path = (args.out or project.root / "build" / "page") / render.FILE
+    write_whole(path, made)
+    findings = sum(len(audit.findings) for audit in audits)
+    data = {
+        "file": str(path),
+        "bytes": len(made),
+        "patches": len(read.entries),
+        "audited": [audit.subject for audit in audits],
+        "findings": findings,
+        "verdicts": len(verdicts),
+    }
+    said = f"{findings} unexplained" if audits else "not audited"
+    return Outcome(data, f"{path}: {len(read.entries)} patches, {said}, {len(made):,} bytes")
