@@ -113,6 +113,16 @@ def read(repository: Repository, attached: Attached) -> Artifact:
     return Artifact(kind, data, found.document.fields.get("annotations") or {})
 
 
+def enlist(repository: Repository, digest: str, wanted: Sequence[Attached]) -> None:
+    """Adds referrers to the index of what is attached to `digest`, where the registry has no API that does it.
+
+    Raises:
+        Unreachable: others kept writing over it.
+    """
+    entries: list[dict[str, Any]] = msgspec.to_builtins(wanted)
+    _list(repository, digest, [{key: value for key, value in one.items() if value} for one in entries])
+
+
 def tag_of(digest: str) -> str:
     """The tag of the index of what is attached to `digest`, where a registry has no referrers API."""
     return digest.replace(":", "-", 1)
