@@ -167,6 +167,15 @@ def nightly(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def audit(session: nox.Session) -> None:
+    """Find every byte that neither upstream nor a patch accounts for: nox -s audit -- --image REF."""
+    if session.posargs:
+        patchline(session, "audit")
+    else:
+        patchline(session, "audit", "vllm", "dynamo")
+
+
+@nox.session(default=False)
 def changelog(session: nox.Session) -> None:
     """Write SCICOM_CHANGELOGS.md."""
     patchline(session, "changelog")

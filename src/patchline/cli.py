@@ -36,6 +36,7 @@ VERBS = {
     "publish": "push a line's image, attach what it is made of, record it, and give it the next free tag",
     "promote": "make a tested nightly a release: the same digest, another tag",
     "smoke": "serve with a line's image in real containers, and check the answers",
+    "audit": "find every byte that neither upstream nor a patch accounts for: in a tree, a package or an image",
     "changelog": "write SCICOM_CHANGELOGS.md from patches, evidence, releases and news",
     "page": "write the divergence page: what is carried, why, since when, and what nothing explains",
     "nightly": "the whole way: checkout, apply, lint, overlay, prove, image, gates, smoke test",

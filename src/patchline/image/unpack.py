@@ -14,6 +14,9 @@ from patchline.errors import Refused, SourceMismatch
 from patchline.image.digests import CHUNK
 from patchline.image.model import Descriptor, as_oci
 
+HEAD = 16 * 2**20
+"""Bytes that are read at one time at most: tarfile takes a member's extended head whole, however long it says it is."""
+
 Read = Callable[[], bytes]
 """Gives the next bytes of a member; none at its end."""
 
@@ -123,6 +126,8 @@ class Forward:
 
     def read(self, size: int = CHUNK) -> bytes:
         """That many bytes; fewer only at the end."""
+        if size > HEAD:
+            raise tarfile.ReadError(f"a member's head of {size} bytes")
         pieces, left = [], size
         while left > 0 and self._more():
             piece = self._take(left)
