@@ -167,6 +167,12 @@ def nightly(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def rebase(session: nox.Session) -> None:
+    """Say what each patch is on another version: nox -s rebase -- vllm --onto 0.33.0, or --all."""
+    patchline(session, "rebase")
+
+
+@nox.session(default=False)
 def audit(session: nox.Session) -> None:
     """Find every byte that neither upstream nor a patch accounts for: nox -s audit -- --image REF."""
     if session.posargs:

@@ -10,7 +10,24 @@ import pytest
 from patchline import cli, errors
 
 PACKAGE = Path(errors.__file__).parent
-ROOMS = ["tools", "pins", "sources", "series", "overlay", "proofs", "gates", "image", "lines", "release", "rebase", "audit", "changelog", "page", "cli", "commands"]
+ROOMS = [
+    "tools",
+    "pins",
+    "sources",
+    "series",
+    "overlay",
+    "proofs",
+    "gates",
+    "image",
+    "lines",
+    "release",
+    "rebase",
+    "audit",
+    "changelog",
+    "page",
+    "cli",
+    "commands",
+]
 """Left to right; `tools` are the modules that every room may use, `cli` is known to its verbs."""
 NOT_TOOLS = {"overlay", "cli", "__main__"}
 

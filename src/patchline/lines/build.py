@@ -64,7 +64,7 @@ def _base(project: Project, wanted: Line) -> Iterator[tuple[Base, Lock, Carries]
         with opened(str(named.reference())) as source:
             yield _held(find(source, at.digest, named.platform), lock.read(wanted.lock), has)
         return
-    from patchline.lines import rootfs
+    from patchline.lines.rootfs import base as rootfs
 
     has = carries.of(project, wanted, f"made/{wanted.name}")
     with opened(rootfs.base(wanted, requirements(has))) as source:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from patchline.errors import Unreachable
 from patchline.gates.gate import Asked, gate
 from patchline.gates.runners.runner import NotRun
 from patchline.image import append
@@ -91,12 +90,13 @@ def night(project: Project, name: str, layout: Path, *, record: bool = False) ->
 
 
 def _smoke(project: Project, done: Night, record: bool) -> None:
+    from patchline.lines.docker.daemon import NoDaemon
     from patchline.lines.smoke import smoke
 
     say(f"== {done.line}: the smoke test")
     try:
         held = smoke(project, done.line, record=record)
-    except Unreachable as silent:
+    except NoDaemon as silent:
         done.not_run["smoke"] = silent.what
         return
     _note(done, "smoke", held.faults, held.verified)

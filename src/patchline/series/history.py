@@ -12,7 +12,7 @@ from patchline.series.mail import Header, written
 from patchline.series.patch import Patch, parsed
 
 # Plumbing that reads no user configuration, with every choice that changes bytes made here.
-_DIFF = (
+DIFF = (
     "diff-tree", "-p", "-r", "--no-commit-id", "--binary", "--full-index", "--unified=3", "--inter-hunk-context=0",
     "--diff-algorithm=myers", "--find-renames=50%", "-l0", "--no-ext-diff", "--no-textconv", "--no-color",
     "--src-prefix=a/", "--dst-prefix=b/", "--submodule=short", "--ignore-submodules=none",
@@ -57,7 +57,7 @@ def _commit(id: str, parent: str, name: str, email: str, date: str, message: str
 
 def diff(repo: Path, old: str, new: str) -> bytes:
     """The difference of two trees or commits; the same bytes whatever git's configuration."""
-    return git(repo, *_DIFF, old, new)
+    return git(repo, *DIFF, old, new)
 
 
 def patch(repo: Path, commit: Commit, name: str) -> Patch:
