@@ -1,7 +1,8 @@
 """Speed, memory and bytes moved of `append`, on bases of random bytes in a loopback registry, in one run.
 
 A cut is measured as a whole process, from the base's digest and its lock to the image under its digest in the registry.
-The base lock is compared with a process that only streams and hashes the same layers. Needs Debian's docker-registry.
+The base lock is compared with a process that only streams and hashes the same layers; with `--docker` the cut with
+`docker build` and `docker push` of the same files, by a daemon that has the base and by one that has to pull it. Needs Debian's docker-registry, and for `--docker` docker.io and root.
 Prints a table in Markdown and exits 1 when a limit is missed.
 """
 
@@ -23,7 +24,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx2
 
@@ -220,7 +221,46 @@ def registry(at: Path) -> Iterator[str]:
         process.wait()
 
 
-def measure(host: str, at: Path, sizes: list[int], rounds: int) -> tuple[list[tuple[str, Ran]], list[Limit]]:
+def with_docker(host: str, at: Path, size: int, reference: str, rounds: int) -> tuple[Ran, Ran]:
+    """`docker build` and `docker push` of the overlay's files: the base pulled first, and the base there."""
+    from patchline.lines.docker.daemon import own
+
+    pulled, there = [], []
+    with own(at / "docker") as client:
+        for number in range(rounds):
+            for image in client.images.list():
+                client.images.remove(str(image.id), force=True)
+            pulled.append(_built(client, host, size, reference, f"pulled-{number}"))
+            there.append(_built(client, host, size, reference, f"there-{number}"))
+    return _median(pulled), _median(there)
+
+
+def _built(client: Any, host: str, size: int, reference: str, tag: str) -> Ran:
+    from patchline.lines.docker.daemon import followed
+
+    file, files = io.BytesIO(), io.BytesIO()
+    with tarfile.open(fileobj=files, mode="w") as tar:
+        for change in overlay().changes:
+            assert change.new is not None
+            _add(tar, f"{SITE}/{change.path}", change.new.data + f"# {tag}\n".encode())
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        _add(tar, "Dockerfile", f"FROM {reference}\nADD files.tar /\n".encode())
+        _add(tar, "files.tar", files.getvalue())
+    name = f"{host}/docker-{size}"
+    began = time.perf_counter()
+    steps = client.api.build(
+        fileobj=io.BytesIO(file.getvalue()), custom_context=True, tag=f"{name}:{tag}", nocache=True, decode=True
+    )
+    for _ in followed(steps, "build"):
+        pass
+    for _ in followed(client.api.push(name, tag=tag, stream=True, decode=True), "push"):
+        pass
+    return Ran(time.perf_counter() - began, float("nan"), {"memory": float("nan"), "moved": float("nan")})
+
+
+def measure(
+    host: str, at: Path, sizes: list[int], rounds: int, docker: bool
+) -> tuple[list[tuple[str, Ran]], list[Limit]]:
     """All processes, the median of some rounds each, and the limits that they are held to."""
     figures, limits, cuts = [], [], {}
     for size in sizes:
@@ -253,6 +293,17 @@ def measure(host: str, at: Path, sizes: list[int], rounds: int) -> tuple[list[tu
             Limit(f"{size} GB: peak memory of the lock", locked.said["memory"], 200, "MiB"),
             Limit(f"{size} GB: layers copied", fresh.said["copied"], 0, ""),
         ]
+        if docker:
+            pulled, there = with_docker(host, at, size, reference, rounds)
+            figures += [
+                (f"{size} GB: docker build and push, the base pulled first", pulled),
+                (f"{size} GB: docker build and push, the base is there", there),
+            ]
+            against = fresh.seconds / pulled.seconds, next_one.seconds / there.seconds
+            limits += [
+                Limit(f"{size} GB: cut against docker that pulls", against[0], 1 / 30, "times its time"),
+                Limit(f"{size} GB: the next cut against docker that has the base", against[1], 1, "times its time"),
+            ]
     if len(sizes) > 1:
         ratio = cuts[sizes[-1]].seconds / cuts[sizes[0]].seconds
         limits.append(Limit(f"cut on {sizes[-1]} GB against {sizes[0]} GB", ratio, 1.3, "times its time"))
@@ -270,13 +321,14 @@ def main() -> int:
     parser.add_argument(
         "--sizes", type=int, nargs="+", default=[2], help="gigabytes of the bases; 2 8 needs 10 GB of disk"
     )
+    parser.add_argument("--docker", action="store_true", help="compare with docker, too")
     parser.add_argument("--step", nargs=4, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.step:
         step(chosen.step[0], chosen.step[1], Path(chosen.step[2]), chosen.step[3])
         return 0
     with tempfile.TemporaryDirectory(prefix="patchline-bench-") as folder, registry(Path(folder)) as host:
-        figures, limits = measure(host, Path(folder), chosen.sizes, chosen.rounds)
+        figures, limits = measure(host, Path(folder), chosen.sizes, chosen.rounds, chosen.docker)
     print("| what | seconds | of a processor | MiB at most | KB moved |\n|---|---|---|---|---|")
     for what, ran in figures:
         cells = f"{ran.seconds:.3f} | {ran.cpu:.3f} | {ran.said['memory']:.0f} | {ran.said['moved'] / 1e3:,.0f}"

@@ -218,3 +218,12 @@ def test_which_lines_a_nightly_builds(made: Project, monkeypatch: pytest.MonkeyP
     assert nights.choose(made, [])[1] == {NAME: f"{REGISTRY} does not say which registry has its base"}
     with pytest.raises(UsageError, match="no line 'x'"):
         nights.choose(made, ["x"])
+
+
+@pytest.mark.parametrize(
+    "words", [["--push", "127.0.0.1:5000/out:1"], ["--builder", "docker", "--push", "127.0.0.1:5000/out"]]
+)
+def test_what_does_not_go_together(made: Project, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    pin(made, NAME)
+    monkeypatch.chdir(made.root)
+    assert main(["build", NAME, *words]) == 2
