@@ -2,7 +2,8 @@
 
 A cut is measured as a whole process, from the base's digest and its lock to the image under its digest in the registry.
 The base lock is compared with a process that only streams and hashes the same layers; with `--docker` the cut with
-`docker build` and `docker push` of the same files, by a daemon that has the base and by one that has to pull it. Needs Debian's docker-registry, and for `--docker` docker.io and root.
+`docker build` and `docker push` of the same files, by a daemon that has the base and by one that has to pull it.
+Needs Debian's docker-registry, and for `--docker` docker.io and root.
 Prints a table in Markdown and exits 1 when a limit is missed.
 """
 
