@@ -180,8 +180,11 @@ class Runner:
             sys.meta_path.insert(0, Finder(trial["module"], trial["path"], data))
         import pytest
 
-        plugins = [Order(order, self.wide, self._only(trial), self.scratch / "imported.json")]
-        return int(pytest.main([*self.job["pytest"], *arguments, *self.job["files"]], plugins=plugins))
+        only = self._only(trial)
+        files = [file for file in self.job["files"] if only is None or any(_file(name) == file for name in only)]
+        assert files, f"no file has {only}"  # pytest would take whatever lies around
+        plugins = [Order(order, self.wide, only, self.scratch / "imported.json")]
+        return int(pytest.main([*self.job["pytest"], *arguments, *files], plugins=plugins))
 
     def _report_path(self, number: int) -> Path:
         return self.scratch / f"{number}.json"
@@ -214,6 +217,10 @@ class Runner:
         """Ends what a fork started; it led a group of its own."""
         with suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
+
+
+def _file(test: str) -> str:
+    return test.partition("::")[0]
 
 
 def _processor_time(pid: int) -> float:
