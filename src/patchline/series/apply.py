@@ -94,8 +94,12 @@ def put(
         source = CommitTree(tree.repo, base)
         made = plan(source, patches, rule)
         writing = commits.Writing(tree, base, [(step.patch.header, step.changes) for step in made.steps])
-        changes = changes_planned(source, made.total) if base == tree.head else None
-        ready = drafts.write(tree.room, made.total, question.answer(), source.id_of)
+        try:
+            changes = changes_planned(source, made.total) if base == tree.head else None
+            ready = drafts.write(tree.room, made.total, question.answer(), source.id_of)
+        except BaseException:
+            writing.stop()
+            raise
     finally:
         question.stop()
     ids = writing.ids()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from patchline.errors import UsageError
-from patchline.git import git, start
+from patchline.git import git, start, stop
 from patchline.paths import ancestors
 from patchline.run import Started
 
@@ -58,8 +58,13 @@ class CommitTree:
         blobs: dict[str, list[tuple[str, int]]] = {}
         options = ("-z", "-t", "--full-tree", self.commit, "--")
         listings = [start(self.repo, "ls-tree", *options, *paths) for paths in _batches(sorted(wanted))]
-        files = {path: self._checked_out(path) for path in wanted}  # while git lists
-        for path, mode, name in _listed(listings, wanted):
+        try:
+            files = {path: self._checked_out(path) for path in wanted}  # while git lists
+            listed = list(_listed(listings, wanted))
+        finally:
+            for one in listings:
+                stop(one)
+        for path, mode, name in listed:
             if mode == 0o040000:
                 self._folders.add(path)
                 continue
