@@ -134,6 +134,32 @@ def test_what_is_worse_is_named(upstream: Upstream) -> None:
     assert one.overlay["all"]["skipped"] == 2
 
 
+SETTLED = """
+import gc
+import weakref
+
+class Thing:
+    pass
+
+def test_the_collector_leaves_what_was_imported_alone():
+    gc.unfreeze()
+    gc.collect()
+    assert gc.get_freeze_count() > 1000
+
+def test_the_collector_takes_what_a_test_made():
+    thing = Thing()
+    thing.itself, seen = thing, weakref.ref(thing)
+    del thing
+    gc.collect()
+    assert seen() is None
+"""
+
+
+def test_upstreams_collections_cost_nothing(upstream: Upstream) -> None:
+    found = check(upstream(test_core=SAME + SETTLED)).verdict
+    assert (found.stands, found.both) == (True, 3)
+
+
 def counting(path: Path, fails: str) -> str:
     """A test that fails in those of its runs that `fails` says."""
     return f"\ndef test_now_and_then():\n    with open({str(path)!r}, 'a+') as file:\n        file.write('x')\n        file.seek(0)\n        run = len(file.read())\n    assert not ({fails}), f'in run {{run}}'\n"

@@ -7,6 +7,7 @@ the modules whose files are of interest.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -51,6 +52,7 @@ class Reporter:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Tells what is going to run."""
+        _settle()
         self._tell(collected=[item.nodeid for item in session.items], imported=self._modules())
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -81,6 +83,17 @@ class Reporter:
             if isinstance(file, str):
                 files.add(file)
         return {name: sorted(files) for name, files in self._imported.items()}
+
+
+def _settle() -> None:
+    """Takes what the imports made out of the collector's sight.
+
+    vLLM ends each of its tests with a whole collection and unfreezes all objects before it: most of a second a
+    test, over a million objects that no test made.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.unfreeze = lambda: None
 
 
 def _outcome(report: pytest.TestReport) -> str:
