@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from patchline.rebase.align import align
 from patchline.rebase.judge import Judge
 from patchline.rebase.whither import Whither
 from patchline.rebase.words import Verdict
@@ -84,6 +85,11 @@ class Pair:
         old.tree.load(paths)
         new.tree.load(paths)
         self.changes = [Change(one.path, hunk) for one in self.files for hunk in one.hunks]
+
+    def removed(self, path: str) -> set[int]:
+        """The lines, from 0, of a file of the old version that git does not find in the new one."""
+        old, new = (b"".join(version.lines(path)) for version in (self.old, self.new))
+        return {at for at, pair in enumerate(align(old, new).pairs) if pair < 0}
 
     def judge(self, patches: Sequence[Patch], onto: CommitTree | None = None) -> list[Verdict]:
         """The verdicts of patches that are carried on the old version."""
@@ -252,13 +258,20 @@ def not_yet(pair: Pair, changes: Sequence[Change]) -> Iterator[Verdict]:
 
 
 def reverted(last: Pair, changes: Sequence[Change]) -> Iterator[Verdict]:
-    """The reverse of a change of the first pair, carried on the version that made it; judged on the one after."""
+    """The reverse of a change of the first pair, carried on the version that made it; judged on the one after.
+
+    Left out are those that upstream may have made: none of what they remove is left, by git's own diff of the two
+    versions, and all that they add is there.
+    """
     for change in changes:
         hunk = change.hunk
         back = hunk._replace(old=hunk.new, new=hunk.old, old_start=hunk.new_start)
         now = set(last.new.lines(change.path))
-        made = not set(back.old) - set(back.new) & now and set(back.new) - set(back.old) <= now
-        if now and not made:
+        kept = range(back.old_start - 1 + back.leading, back.old_start - 1 + len(back.old) - back.trailing)
+        gone = last.removed(change.path)
+        lines = last.old.lines(change.path)
+        left = [at for at in kept if at not in gone and NAME.search(lines[at]) and lines[at] not in back.new]
+        if now and (left or not set(back.new) - set(back.old) <= now):
             yield last.judge([one(Change(change.path, back))])[0]
 
 

@@ -413,7 +413,9 @@ def _check_reports(report: Path) -> None:
 def test_annotations_name_the_patch_file(tmp_path: Path, run: Verb) -> None:
     made = two_versions(tmp_path / "p", core(l3="THREE"), ONE)
     _, out, _ = run(made, "--onto", "2.0", "--dry-run", "--annotate")
-    assert f"::error file=patches/demo/1.0/{NAMES[0]}::conflicts on demo==2.0; demo/core.py, line 7: conflict" in out
+    where = f"file=patches/demo/1.0/{NAMES[0]},line=18,title=rebase"
+    assert f"::error {where}::conflicts on demo==2.0; demo/core.py, line 7: conflict" in out
+    assert (made.series_dir("demo", "1.0") / NAMES[0]).read_text().splitlines()[17].startswith("@@ -4,7 ")
 
 
 def test_tests_that_pass_on_stock_leave_a_patch_out(tmp_path: Path) -> None:

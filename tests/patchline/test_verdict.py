@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from rebasing import judged, patches_on, result, verdicts
-from repos import head, repository
+from repos import head, mail, repository
 
 from patchline.errors import DoesNotApply
 from patchline.rebase.judge import Behaves, Judge
 from patchline.rebase.words import Behaviour, Fate
+from patchline.series.patch import parsed
 from patchline.series.trees import CommitTree
 
 
@@ -338,3 +339,33 @@ def test_a_block_that_upstream_wrote_otherwise_is_not_added_beside_it(tmp_path: 
     done = judged(tmp_path, {"a.py": old}, [{"a.py": ours}], {"a.py": new})
     assert verdicts(done) == ["partly-upstream"]
     assert done[0].judged.needs_hands
+
+
+def test_a_function_that_stands_where_the_one_before_it_went_is_not_removed(tmp_path: Path) -> None:
+    """The blank lines around both are alike, so that the place of the removal looks empty."""
+    first, second = (f"def {name}():\n" + "".join(f"    {name}_{n} = {n}\n" for n in range(6)) for name in "ab")
+    last = "class C:\n    pass\n"
+    old = f"import x\n\n\n{first}\n\n{second}\n\n{last}"
+    done = judged(
+        tmp_path, {"a.py": old}, [{"a.py": old.replace(f"{second}\n\n", "")}], {"a.py": old.replace(f"{first}\n\n", "")}
+    )
+    assert verdicts(done) not in (["upstream"], ["partly-upstream"])
+    gone = judged(
+        tmp_path / "gone",
+        {"a.py": old},
+        [{"a.py": old.replace(f"{second}\n\n", "")}],
+        {"a.py": old.replace(f"{second}\n\n", "")},
+    )
+    assert verdicts(gone) == ["upstream"]
+
+
+def test_one_of_two_blocks_that_are_alike_was_removed(tmp_path: Path) -> None:
+    """The patch takes the first one away, git's diff the last one; the lines around them changed."""
+    block = "if x:\n    do(1)\n    do(2)\n    do(3)\n"
+    old = repository(tmp_path / "old", {"a.py": f"start = 1\n{block}{block}end = 1\n"})
+    gone, kept = ("".join(f"{sign}{line}\n" for line in block.splitlines()) for sign in "- ")
+    hunk = f"@@ -1,10 +1,6 @@\n start = 1\n{gone}{kept} end = 1\n"
+    raw = mail(f"diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n{hunk}")
+    judge = Judge(CommitTree(old, head(old)), [parsed(raw.encode(), Path("0001-x.patch"), "0001-x.patch")], "demo==1.0")
+    new = repository(tmp_path / "new", {"a.py": f"start = 2\n{block}end = 2\n"})
+    assert verdicts(judge.onto(CommitTree(new, head(new)), "demo==2.0")) == ["upstream"]

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from patchline.errors import Refused
 from patchline.files import clear_parts, folder_whole
 from patchline.git import git
+from patchline.proofs.held import explained
+from patchline.rebase.explanations import Explanations, explanations
 from patchline.series import history
 from patchline.series.carried import Carried
 from patchline.series.export import series_text
@@ -32,17 +34,28 @@ class Candidate(NamedTuple):
     patches: dict[str, bytes]
     series: bytes
     resolutions: list[dict[str, Any]]
+    explanations: Explanations
 
     def files(self) -> dict[str, bytes]:
         """All of its files, by name."""
+        text = self.explanations.text.encode()
+        return {**self.own(), **({explained.NAME: text} if text else {})}
+
+    def own(self) -> dict[str, bytes]:
+        """Those that nobody edits by hand."""
         more = {RESOLUTIONS: (json.dumps(self.resolutions, indent=1) + "\n").encode()} if self.resolutions else {}
         return {**self.patches, "series": self.series, **more}
 
 
 def header(patch: Patch, old: Carried) -> Header:
     """The patch's header with a trailer that says which patch it was; everything else as it was."""
-    digest = hashlib.sha256(patch.raw).hexdigest()
-    return patch.header._replace(body=_with(patch.header.body, f"{_TRAILER}: {old.name} sha256:{digest}"), fields=())
+    origin = comes_from(old, hashlib.sha256(patch.raw).hexdigest())
+    return patch.header._replace(body=_with(patch.header.body, f"{_TRAILER}: {origin}"), fields=())
+
+
+def comes_from(old: Carried, digest: str) -> str:
+    """What the trailer says of a patch of the series `old` whose file has the SHA-256 `digest`."""
+    return f"{old.name} sha256:{digest}"
 
 
 def bare(old: Header) -> Header:
@@ -75,10 +88,12 @@ def candidate(
 
     Raises:
         Refused: a commit cannot be said as a patch.
+        UsageError: the old series' explanations are not as they must be.
     """
     patches = dict(zip(names, _patches(repo, history.commits(repo, base, head), names), strict=True))
     text = series_text(old.series.read_text("utf-8", "surrogateescape"), list(patches), set(patches))
-    return Candidate(folder, patches, text.encode("utf-8", "surrogateescape"), resolutions)
+    said = explanations(old.folder / explained.NAME, patches)
+    return Candidate(folder, patches, text.encode("utf-8", "surrogateescape"), resolutions, said)
 
 
 def _patches(repo: Path, commits: Sequence[history.Commit], names: Sequence[str]) -> list[bytes]:
@@ -128,8 +143,8 @@ def publish(made: Candidate) -> bool:
 
 
 def _same(made: Candidate) -> bool:
-    """Whether the folder holds the candidate; other files beside it are somebody's own."""
+    """Whether the folder holds the candidate; explanations and other files beside it are somebody's own."""
     return made.folder.is_dir() and all(
         (made.folder / name).is_file() and (made.folder / name).read_bytes() == data
-        for name, data in made.files().items()
+        for name, data in made.own().items()
     )

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from patchline.errors import Refused
 from patchline.rebase import merge, resolutions, state, store
 from patchline.rebase.candidate import Candidate, candidate, header, publish
@@ -36,6 +38,8 @@ class Progress(NamedTuple):
     """The files of `tree` that are in conflict."""
     offers: tuple[Offer, ...] = ()
     dropped: tuple[str, ...] = ()
+    unexplained: tuple[str, ...] = ()
+    """What the old series' `explained.toml` explains and the rebased patches no longer have, as `PATCH: NAME`."""
 
     @property
     def needs_hands(self) -> bool:
@@ -97,7 +101,9 @@ class Course:
 
     def _written(self, made: Candidate | None) -> Progress:
         plain = Progress(self.old, self.new, ())
-        return plain._replace(folder=self.folder, written=publish(made)) if made else plain
+        if not made:
+            return plain
+        return plain._replace(folder=self.folder, written=publish(made), unexplained=made.explanations.gone)
 
     def _candidate(self, repo: Path, found: State, kept: Sequence[Rebased]) -> Candidate | None:
         """The series; None where nothing is left to carry."""
@@ -121,10 +127,7 @@ class Course:
 def _at(
     found: State, head: str, done: list[tuple[str, str]], left: list[tuple[str, str]], at: int, one: Rebased
 ) -> State:
-    return State(
-        old=found.old, onto=found.onto, series=found.series, base=found.base, head=head, at=at, patch=one.patch.name,
-        done=done, left=left, dropped=found.dropped, resolutions=found.resolutions,
-    )  # fmt: skip
+    return replace(found, head=head, at=at, patch=one.patch.name, done=done, left=left)
 
 
 def in_tree(one: Rebased) -> Changes:

@@ -10,6 +10,7 @@ from patchline.pins import GitPin
 from patchline.rebase import state, upstream_log
 from patchline.rebase.course import Course, Progress
 from patchline.rebase.judge import Behaves, Judge, Rebased
+from patchline.rebase.ported import ported
 from patchline.rebase.state import State
 from patchline.series import quilt
 from patchline.series.carried import Carried
@@ -30,7 +31,11 @@ def judge_of(old: Carried) -> Judge:
 def verdicts(judge: Judge, old: Carried, new: Carried, behaves: Behaves | None = None) -> list[Rebased]:
     """The verdicts of a series on a pin, which is checked out where it is not yet; nothing else is written."""
     base = new.base()
-    done = judge.onto(CommitTree(new.repo, base), new.name, behaves)
+    return ported(explained(judge.onto(CommitTree(new.repo, base), new.name, behaves), old, new), old, new)
+
+
+def explained(done: list[Rebased], old: Carried, new: Carried) -> list[Rebased]:
+    """The verdicts with what upstream's log says, where both versions are of git."""
     if isinstance(old.pin, GitPin) and isinstance(new.pin, GitPin):
         return upstream_log.explained(done, old.pin, new.pin)
     return done
@@ -46,10 +51,11 @@ def offered(judge: Judge, found: Progress, done: Sequence[Rebased], out: Path) -
     return made._replace(judged=found.judged)
 
 
-def _begin(old: Carried, new: Carried) -> State:
+def _begin(old: Carried, new: Carried, out: Path | None = None) -> State:
     digest, base = quilt.files(old.series, own=True).digest, new.base()
     return State(
-        old=old.name, onto=new.name, series=digest, base=base, head=base, at=0, patch="", done=[], left=[]
+        old=old.name, onto=new.name, series=digest, base=base, head=base, at=0, patch="", done=[], left=[],
+        out=str(out.absolute()) if out else "",
     )  # fmt: skip
 
 
@@ -69,4 +75,4 @@ def rebase(old: Carried, new: Carried, behaves: Behaves | None = None, folder: P
                 next=f"python -m patchline rebase {old.upstream.name} --continue, or --abort",
             )
         done = verdicts(judge, old, new, behaves)
-        return Course(old, new, judge, room, folder or new.folder).go(_begin(old, new), done)
+        return Course(old, new, judge, room, folder or new.folder).go(_begin(old, new, folder), done)

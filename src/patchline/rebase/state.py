@@ -50,6 +50,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     dropped: list[str] = []
     """Hunks that somebody said may go."""
     resolutions: list[dict[str, Any]] = []
+    out: str = ""
+    """The folder that the rebased series is to lie in; empty for the one beside the old series."""
 
 
 def room(project: Project, onto: str) -> Path:

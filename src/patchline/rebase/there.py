@@ -110,9 +110,22 @@ def _gap(run: Run, of: Sides) -> _Gap:
 def _left(run: Run, of: Sides, gap: _Gap) -> bool:
     """Whether a line that the run takes away is still there."""
     pairs = of.from_base.pairs[run.old : run.old_end]
-    return any(
+    near = any(
         gap.before.other < pair < gap.after.other and substantial([of.ours[pair]]) for pair in pairs if pair >= 0
     )
+    return near or _kept(run, of)
+
+
+def _kept(run: Run, of: Sides) -> bool:
+    """Whether most of what the run takes away is paired, wherever the blank lines around it are: it stands.
+
+    Of two blocks that are alike the one that is left is not the one that went.
+    """
+    removed = of.base[run.old : run.old_end]
+    pairs = zip(removed, of.from_base.pairs[run.old : run.old_end], strict=True)
+    telling = [pair >= 0 for line, pair in pairs if substantial([line])]
+    twins = len(places(of.new, removed))
+    return 2 * sum(telling) > len(telling) and not (twins and len(places(of.ours, removed)) <= twins)
 
 
 def _supported(run: Run, of: Sides) -> bool:

@@ -2,51 +2,71 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
-from patchline import files
-from patchline.errors import CommandFailed, SourceMismatch, Unreachable
-from patchline.git import commit_of, git
+from patchline.errors import Unreachable
+from patchline.git import git
 from patchline.pins import GitPin
-from patchline.progress import say
-from patchline.project import cache_dir
+from patchline.rebase import histories
 from patchline.rebase.judge import Rebased
+from patchline.rebase.runs import substantial
 from patchline.rebase.words import Conflict, Verdict
-from patchline.urls import shown
+
+Stands = Callable[[bytes], bool]
+"""Whether something stands in a file, whose bytes are given; empty for one that is not there."""
 
 
 class Log:
-    """The commits from one pinned commit to another."""
+    """The commits from one commit of a repository to another."""
 
     def __init__(self, repo: Path, old: str, new: str) -> None:
-        self.repo, self.range, self.new = repo, f"{old}..{new}", new
+        self.repo, self.old, self.new = repo, old, new
 
     def touching(self, paths: Sequence[str]) -> list[str]:
         """The commits that change any of these files, the oldest first."""
-        out = git(self.repo, "log", "--reverse", "--topo-order", "--no-merges", "--format=%H", self.range, "--", *paths)
-        return out.decode().split()
+        options = ("--reverse", "--topo-order", "--no-merges", "--format=%H", f"{self.old}..{self.new}")
+        return git(self.repo, "log", *options, "--", *paths).decode().split()
 
-    def file(self, commit: str, path: str) -> bytes:
-        """A file as a commit has it; empty where it has none."""
-        return git(self.repo, "cat-file", "blob", f"{commit}:{path}", ok=(0, 128))
+    def file(self, commit: str, paths: Sequence[str]) -> bytes:
+        """The first of these files that a commit has; empty where it has none."""
+        found = (git(self.repo, "cat-file", "blob", f"{commit}:{path}", ok=(0, 128)) for path in paths)
+        return next((data for data in found if data), b"")
 
     def named(self, commit: str) -> str:
         """A commit as people find it: its id and subject."""
         return os.fsdecode(git(self.repo, "show", "-s", "--format=%H %s", commit)).strip()
 
-    def first_without(self, path: str, stands: Callable[[bytes], bool]) -> str:
-        """The first commit, by bisection, after which something no longer stands in a file; empty where none is."""
-        commits = self.touching([path])
+    def first_without(self, paths: Sequence[str], stands: Stands) -> str:
+        """The commit, by bisection, after which something no longer stands in a file; empty where none is.
+
+        `paths` are the names that the file had. A merge is looked into: it is named itself only where no
+        commit that it brought did it.
+        """
+        found = self._first(self.old, self.new, paths, stands)
+        while found and (within := self._within(found, paths, stands)):
+            found = within
+        return found
+
+    def _first(self, old: str, new: str, paths: Sequence[str], stands: Stands) -> str:
+        """As `first_without`, of the commits that came one after the other to `new`: merges are one step."""
+        options = ("--first-parent", "--reverse", "--format=%H", f"{old}..{new}")
+        commits = git(self.repo, "log", *options, "--", *paths).decode().split()
         low, high = 0, len(commits)
         while low < high:
             middle = (low + high) // 2
-            low, high = (middle + 1, high) if stands(self.file(commits[middle], path)) else (low, middle)
-        if low == len(commits) or not stands(self.file(f"{commits[low]}^", path)):
+            low, high = (middle + 1, high) if stands(self.file(commits[middle], paths)) else (low, middle)
+        if low == len(commits) or not stands(self.file(f"{commits[low]}^", paths)):
             return ""
         return commits[low]
+
+    def _within(self, merge: str, paths: Sequence[str], stands: Stands) -> str:
+        """The commit that did it among those that a merge brought; empty for other commits, too."""
+        parents = git(self.repo, "show", "-s", "--format=%P", merge).decode().split()
+        found = (self._first(parents[0], other, paths, stands) for other in parents[1:])
+        return next((one for one in found if one), "")
 
     def same_change(self, raw: bytes, paths: Sequence[str]) -> str:
         """The commit whose change of `paths` has the patch-id of a patch; empty where none has it."""
@@ -68,34 +88,11 @@ def log(old: GitPin, new: GitPin) -> Log:
         Unreachable: the repository did not answer.
         SourceMismatch: a tag is not the pinned commit.
     """
-    repo = cache_dir() / "histories" / hashlib.sha256(new.url.encode()).hexdigest()[:32]
-    with files.locked(repo.with_name(f".{repo.name}.lock"), str(repo)):
-        if not repo.exists():
-            files.clear_parts(repo)
-            with files.folder_whole(repo) as part:
-                format = "sha256" if len(new.commit) == 64 else "sha1"
-                git(part, "init", "-q", "--bare", "--template=", f"--object-format={format}")
+    with histories.held(new.url, new.commit) as repo:
         for pin in (old, new):
-            _bring(repo, new.url, pin)
+            if pin.tag:  # else a ref brought it
+                histories.bring(repo, new.url, pin)
     return Log(repo, old.commit, new.commit)
-
-
-def _bring(repo: Path, url: str, pin: GitPin) -> None:
-    ref = f"refs/tags/{pin.tag}"
-    try:
-        if not git(repo, "for-each-ref", ref):
-            say(f"fetching the history of {pin.tag} from {shown(url)}")
-            git(repo, "fetch", "-q", "--no-tags", "--", url, f"+{ref}:{ref}")
-    except CommandFailed as failed:
-        raise Unreachable(
-            f"the history of {pin.tag} is not to be had: {failed.what}", where=shown(url), next="check the network"
-        ) from failed
-    if (found := commit_of(repo, ref)) != pin.commit:
-        raise SourceMismatch(
-            f"tag {pin.tag} is not the commit that was pinned\n  wanted: {pin.commit}\n  found:  {found}",
-            where=shown(url),
-            next=f"ask upstream why the tag moved; rm -r {repo} forgets what was fetched",
-        )
 
 
 def explained(done: Sequence[Rebased], old: GitPin, new: GitPin) -> list[Rebased]:
@@ -129,10 +126,30 @@ def _explained(one: Rebased, between: Log) -> Rebased:
 
 def _changed_by(conflict: Conflict, one: Rebased, between: Log) -> Conflict:
     """The conflict with the commit after which the lines that the patch sought are no longer there."""
-    hunks = [hunk for diff in one.patch.files if conflict.path in (diff.old, diff.new) for hunk in diff.hunks]
-    sought = [conflict.base.encode("utf-8", "surrogateescape")] if conflict.base else []
-    sought += [b"".join(hunks[number - 1].old) for number in conflict.hunks if number <= len(hunks)]
-    for lines in sought:
-        if found := between.first_without(conflict.path, lambda data, lines=lines: lines in data):  # type: ignore[misc]
+    olds = [hunk.path for hunk in one.judged.hunks if hunk.to == conflict.path]
+    paths = list(dict.fromkeys([conflict.path, *olds]))
+    for stands in _sought(conflict, one, between, paths):
+        if found := between.first_without(paths, stands):
             return conflict._replace(commit=between.named(found))
     return conflict
+
+
+def _sought(conflict: Conflict, one: Rebased, between: Log, paths: Sequence[str]) -> Iterator[Stands]:
+    """What stood in the old version's file, the most telling first: each as a question to a file's bytes."""
+    diffs = [diff for diff in one.patch.files if {diff.old, diff.new} & {*paths}]
+    hunks = [hunk for diff in diffs for hunk in diff.hunks]
+    met = [hunks[number - 1] for number in conflict.hunks if number <= len(hunks)]
+    base = conflict.base.encode("utf-8", "surrogateescape")
+    for lines in filter(None, [base, *(b"".join(hunk.old) for hunk in met)]):
+        yield partial(_holds, lines)
+    before = between.file(between.old, paths)
+    # Where an earlier patch of ours changed some of the lines, the others are upstream's.
+    own = [line for line in base.splitlines(keepends=True) if substantial([line]) and line in before]
+    if own:
+        yield lambda data: all(line in data for line in own)
+    if not (met and before):  # a binary file, a mode, a file that both made
+        yield lambda data: data == before
+
+
+def _holds(lines: bytes, data: bytes) -> bool:
+    return lines in data

@@ -107,11 +107,13 @@ class Judged(NamedTuple):
     conflicts: tuple[Conflict, ...] = ()
     evidence: tuple[str, ...] = ()
     behaviour: Behaviour | None = None
+    resolved: str = ""
+    """The patch of the other version's series, from the project's top, that was made of this very patch by hand."""
 
     @property
     def needs_hands(self) -> bool:
         """Whether a person has to look before the series can stand on that version."""
-        return bool(self.conflicts) or self.behaviour is Behaviour.NOTHING or self.contradicted
+        return (bool(self.conflicts) and not self.resolved) or self.behaviour is Behaviour.NOTHING or self.contradicted
 
     @property
     def contradicted(self) -> bool:
