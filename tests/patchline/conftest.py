@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import demo_env
 import pytest
+import registries
 
 from patchline.proofs.env import Environment
 
@@ -24,3 +26,10 @@ def own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """The demo's proof environment; whoever spoils it mends it."""
     return demo_env.make(tmp_path_factory.mktemp("env"))
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[registries.Registry]:
+    """One registry, without authentication, for all tests of a module that use repositories of their own."""
+    with registries.registry(tmp_path_factory.mktemp("registry")) as running:
+        yield running

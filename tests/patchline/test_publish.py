@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
@@ -33,7 +33,8 @@ from patchline.image.registry.transport import Transport
 from patchline.lines.build import Built
 from patchline.project import Project
 from patchline.release import claims, plan, record, records
-from patchline.release.publish import Published, publish
+from patchline.release.publish import publish
+from patchline.release.released import Released
 
 FIRST, SECOND = (f"v1.6.0-nightly-{DAY}-tiny.{number}" for number in (1, 2))
 STEP = int(os.environ.get("PATCHLINE_KILL_STEP", "11"))
@@ -44,12 +45,6 @@ OTHER = b"def answer():\n    return 43\n"
 @pytest.fixture(autouse=True)
 def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    with registries.registry(tmp_path_factory.mktemp("registry")) as running:
-        yield running
 
 
 @pytest.fixture
@@ -68,7 +63,7 @@ def changed(project: Project, tmp_path: Path) -> Built:
     return releases.built(project, releases.layout(tmp_path / "base"), OTHER)
 
 
-def published(built: Built, host: str, name: str, **more: object) -> Published:
+def published(built: Built, host: str, name: str, **more: object) -> Released:
     with Client(host, QUICK) as client:
         return publish(built, Repository(client, name, push=True), **{"date": DAY, **more})  # type: ignore[arg-type]
 

@@ -18,6 +18,7 @@ from patchline.proofs.evidence import Evidence
 from patchline.proofs.held.trials import Tried
 from patchline.proofs.suite import Run
 from patchline.proofs.verdicts import judge
+from patchline.release.proof import kept
 from patchline.series.carried import Carried
 
 _T = TypeVar("_T")
@@ -87,8 +88,8 @@ def known(carried: Carried, tests: dict[str, list[str]]) -> Known:
 
 def _current(carried: Carried, kind: str, tests: dict[str, list[str]]) -> Evidence | None:
     """The evidence of one kind, where it is of today's tests, byte for byte."""
-    found = evidence.read(evidence.path_of(carried.project, kind, carried.name))
-    if not found or (found.kind, found.of) != (kind, carried.name):
+    found = kept(carried.project, kind, carried.name)
+    if not found:
         return None
     paths = [path for some in tests.values() for path in some]
     wanted = evidence.tests(carried.project.root, paths) | {
@@ -136,9 +137,8 @@ def _gates(carried: Carried) -> list[GatePassed]:
         return []
     found = []
     for name, fleet in fleets.load(path).items():
-        kind = records.kind_of(name)
-        record = evidence.read(evidence.path_of(carried.project, kind, carried.name))
-        if not record or (record.kind, record.of) != (kind, carried.name):
+        record = kept(carried.project, records.kind_of(name), carried.name)
+        if not record:
             found.append(GatePassed(name, "no record"))
             continue
         outcome: records.Record = _converted(record, records.Record)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from patchline.cli import Outcome
 from patchline.errors import UsageError
-from patchline.lines.build import Built
+
+if TYPE_CHECKING:
+    from patchline.lines.build import Built
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

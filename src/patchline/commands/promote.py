@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import argparse
 from contextlib import nullcontext
-from typing import Any
 
 from patchline.cli import Outcome
 from patchline.release import plan
-from patchline.release.promote import Promoted
+from patchline.release.released import Released, data
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,21 +42,7 @@ def run(args: argparse.Namespace) -> Outcome:
     return Outcome(data(done), text(done))
 
 
-def data(done: Promoted) -> dict[str, Any]:
-    """What became of it, for machines."""
-    return {
-        "tag": done.tag,
-        "nightly": done.nightly,
-        "digest": done.digest,
-        "repository": done.repository,
-        "record": str(done.record),
-        "already": done.already,
-        "dry_run": done.dry_run,
-        "plan": plan.data(done.plan),
-    }
-
-
-def text(done: Promoted) -> str:
+def text(done: Released) -> str:
     """What became of it, for people."""
     what = f"{done.nightly} to {done.repository}:{done.tag}, {done.digest}"
     if done.dry_run:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import argparse
 from datetime import UTC, datetime
-from typing import Any
 
 from patchline.cli import Outcome
 from patchline.release import plan
-from patchline.release.publish import Published
+from patchline.release.released import Released, data
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,20 +35,7 @@ def run(args: argparse.Namespace) -> Outcome:
     return Outcome(data(done), text(done))
 
 
-def data(done: Published) -> dict[str, Any]:
-    """What became of it, for machines."""
-    return {
-        "tag": done.tag,
-        "digest": done.digest,
-        "repository": done.repository,
-        "record": str(done.record),
-        "already": done.already,
-        "dry_run": done.dry_run,
-        "plan": plan.data(done.plan),
-    }
-
-
-def text(done: Published) -> str:
+def text(done: Released) -> str:
     """What became of it, for people."""
     if done.dry_run:
         last = f"would publish {done.repository}:{done.tag}, {done.digest}; nothing was changed"

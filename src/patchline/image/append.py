@@ -6,17 +6,16 @@ No layer of the base is read, no daemon is asked, and no clock: the same inputs 
 from __future__ import annotations
 
 import copy
-import posixpath
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from patchline.errors import SourceMismatch
-from patchline.image import digests, identity, layer, layout, locking, model, places, record
+from patchline.image import digests, identity, layer, layout, model, places, record
 from patchline.image.base import Base
 from patchline.image.identity import Identity
 from patchline.image.layer import WHITEOUT, Entry
-from patchline.image.lock import File, Folder, Lock
+from patchline.image.lock import File, Folder, Lock, check_base
 from patchline.image.model import Descriptor, Document
 from patchline.image.places import Placed
 from patchline.overlay import Overlay
@@ -51,7 +50,7 @@ def cut(base: Base, lock: Lock, overlays: Sequence[Overlay], who: Identity) -> I
         SourceMismatch: the base is not the locked one, or an overlay does not belong on it.
         Refused: two overlays change one file.
     """
-    locking.check_base(lock, base)
+    check_base(lock, base)
     _check_identity(overlays, who)
     created = who.created or model.config(base.config, base.where).created or ""
     said = identity.labels(who, base.digest, created)
@@ -118,13 +117,13 @@ def _folder(lock: Lock, path: str) -> Entry:
 
 
 def _corrected(lock: Lock, path: str, placed: Sequence[Placed]) -> bytes:
-    site = posixpath.dirname(posixpath.dirname(path))
     own = [one for one in placed if one.record == path]
     new = {one.change.path: one.change.new.data for one in own if one.change.new is not None}
     gone = {one.change.path for one in own if one.change.new is None}
+    changed = {*new, *gone}
     rows = record.rows(lock.records[path], path)
-    gone |= {row for row in rows if row.endswith(".pyc") and places.source_of(row) in {*new, *gone}}
-    return record.corrected(lock.records[path], new, gone, f"/{site}")
+    gone |= {row for row in rows if row.endswith(".pyc") and places.source_of(row) in changed}
+    return record.corrected(lock.records[path], new, gone, path)
 
 
 def _config(base: Base, diff_id: str, labels: dict[str, str], created: str, by: str) -> Document:

@@ -7,17 +7,21 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping
 from tarfile import TarInfo
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from patchline.errors import SourceMismatch
-from patchline.image.unpack import Read
+from patchline.image.layer import MARK
 from patchline.paths import ancestors, fault
+
+if TYPE_CHECKING:
+    from patchline.image.unpack import Read
 
 MOST = 16 * 2**20
 """Bytes of a file that is read; of a longer one no digest is known."""
 
-_WHITEOUT = ".wh."
-_OPAQUE = ".wh..wh..opq"
+_HIDDEN = MARK + MARK
+"""Before the name of what is about the layer itself."""
+_OPAQUE = f"{_HIDDEN}.opq"
 
 
 class Node(NamedTuple):
@@ -64,11 +68,11 @@ class Contents:
         for member, read in members:
             path = _path(member.name, where)
             folder, name = posixpath.split(path)
-            if name.startswith(_WHITEOUT):
+            if name.startswith(MARK):
                 if name == _OPAQUE:
                     removed.append((folder, False))
-                elif not name.startswith(".wh..wh."):  # bookkeeping of aufs
-                    removed.append((posixpath.join(folder, name.removeprefix(_WHITEOUT)), True))
+                elif not name.startswith(_HIDDEN):  # bookkeeping of aufs
+                    removed.append((posixpath.join(folder, name.removeprefix(MARK)), True))
             elif path:
                 self._add(added, path, member, read, where)
         for path, itself in removed:

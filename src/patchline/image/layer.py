@@ -36,6 +36,8 @@ class Entry(NamedTuple):
 
 
 WHITEOUT = Entry("whiteout")
+MARK = ".wh."
+"""Before the name of what a layer removes (OCI image specification, "Whiteouts")."""
 
 
 def tar(entries: Mapping[str, Entry]) -> bytes:
@@ -46,6 +48,12 @@ def tar(entries: Mapping[str, Entry]) -> bytes:
         for info, data in sorted(infos, key=lambda one: one[0].name.encode("utf-8", "surrogateescape")):
             made.addfile(info, io.BytesIO(data))
     return file.getvalue()
+
+
+def removed_by(path: str) -> str | None:
+    """The path that the whiteout at `path` removes; None where none is there. For layers that `tar` made."""
+    folder, name = posixpath.split(path)
+    return posixpath.join(folder, name.removeprefix(MARK)) if name.startswith(MARK) else None
 
 
 def gzip(data: bytes) -> bytes:
@@ -60,7 +68,7 @@ def gzip(data: bytes) -> bytes:
 
 def _info(path: str, entry: Entry) -> tarfile.TarInfo:
     folder, name = posixpath.split(path)
-    info = tarfile.TarInfo(posixpath.join(folder, f".wh.{name}") if entry.kind == "whiteout" else path)
+    info = tarfile.TarInfo(posixpath.join(folder, f"{MARK}{name}") if entry.kind == "whiteout" else path)
     info.type = tarfile.DIRTYPE if entry.kind == "folder" else tarfile.REGTYPE
     info.size, info.mtime = len(entry.data), _time(path, entry.data)
     info.mode, info.uid, info.gid = entry.mode, entry.uid, entry.gid

@@ -13,8 +13,6 @@ from patchline.image import digests, model
 from patchline.image.model import Descriptor, Document
 from patchline.image.source import Source
 
-_MARK = b'{"imageLayoutVersion":"1.0.0"}'
-
 
 class Layout:
     """A layout that is read."""
@@ -86,7 +84,6 @@ def write(folder: Path, manifest: Document, blobs: Iterable[tuple[Descriptor, by
     _, layers = model.manifest(manifest, str(folder))
     own = {one.digest: (one, data) for one, data in blobs}
     root = Descriptor(model.MANIFEST, manifest.digest, len(manifest.data))
-    index = {"schemaVersion": 2, "mediaType": model.INDEX, "manifests": [msgspec.to_builtins(root)]}
     with folder_replaced(folder) as part:
         (part / "blobs" / "sha256").mkdir(parents=True)
         for one, data in (*own.values(), (root, manifest.data)):
@@ -95,8 +92,14 @@ def write(folder: Path, manifest: Document, blobs: Iterable[tuple[Descriptor, by
             if base and one.digest not in own and not one.foreign:
                 with blob_path(part, one.digest).open("wb") as file:
                     file.writelines(base.chunks(one))
-        (part / "index.json").write_bytes(model.made(index).data)
-        (part / "oci-layout").write_bytes(_MARK)
+        finish(part, root)
+
+
+def finish(folder: Path, root: Descriptor) -> None:
+    """Writes the index of a layout whose blobs are there, of one manifest, and the mark that makes it a layout."""
+    index = {"schemaVersion": 2, "mediaType": model.INDEX, "manifests": [msgspec.to_builtins(root)]}
+    (folder / "index.json").write_bytes(model.made(index).data)
+    (folder / "oci-layout").write_bytes(b'{"imageLayoutVersion":"1.0.0"}')
 
 
 def _of(descriptor: Descriptor) -> tuple[str, int]:

@@ -6,9 +6,8 @@ image. With it a cut needs the base's manifest and configuration only.
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -16,6 +15,10 @@ from patchline.errors import Refused, SourceMismatch, UsageError
 from patchline.files import folder_replaced
 from patchline.image import digests
 from patchline.image.contents import is_safe
+from patchline.seal import sealed
+
+if TYPE_CHECKING:
+    from patchline.image.base import Base
 
 SCHEMA = 1
 
@@ -108,7 +111,7 @@ def read(folder: Path) -> Lock:
         raise SourceMismatch(f"this base lock is damaged: {bad}", where=str(path), next=again) from bad
     if found.schema != SCHEMA:
         raise SourceMismatch(f"this base lock is of schema {found.schema}, not {SCHEMA}", where=str(path), next=again)
-    if sealed(found) != found:
+    if sealed(found).seal != found.seal:
         raise SourceMismatch("this base lock was edited: its seal is of something else", where=str(path), next=again)
     for name, digest in found.records.items():
         if name not in records or digests.of(records[name]) != digest:
@@ -116,10 +119,19 @@ def read(folder: Path) -> Lock:
     return Lock(found, records)
 
 
-def sealed(contents: Contents) -> Contents:
-    """The same, under the seal of what it says."""
-    data = msgspec.json.encode(msgspec.structs.replace(contents, seal=""), order="sorted")
-    return msgspec.structs.replace(contents, seal=f"sha256:{hashlib.sha256(data).hexdigest()}")
+def check_base(lock: Lock, base: Base) -> None:
+    """A lock speaks of one base only.
+
+    Raises:
+        SourceMismatch: this is another one.
+    """
+    said = lock.contents
+    if (said.base, said.config) != (base.digest, base.config.digest):
+        raise SourceMismatch(
+            f"this is not the base that was locked\n  locked: {said.base}\n  found:  {base.digest}",
+            where=base.where,
+            next="pin the base that was locked, or make the base lock again",
+        )
 
 
 def _text(contents: Contents) -> bytes:

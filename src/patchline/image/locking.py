@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection, Iterable, Sequence
 
-from patchline.errors import Refused, SourceMismatch
+from patchline.errors import Refused
 from patchline.image import digests, installed, lock, model, places
 from patchline.image.base import Base
 from patchline.image.contents import Contents, Node, is_safe
@@ -13,6 +13,7 @@ from patchline.image.installed import Package
 from patchline.image.lock import File, Folder, Lock
 from patchline.overlay import Overlay
 from patchline.paths import ancestors
+from patchline.seal import sealed
 
 ALSO = ("etc",)
 """Folders outside the packages that a layer of ours writes to."""
@@ -75,7 +76,7 @@ def _lock(base: Base, contents: Contents, found: dict[str, Package]) -> Lock:
         folders={path: _folder(contents, path) for path in sorted(wanted)},
         distributions=installed.distributions(contents),
     )
-    return Lock(lock.sealed(made), dict(sorted(records.items())))
+    return Lock(sealed(made), dict(sorted(records.items())))
 
 
 def _file(node: Node) -> File:
@@ -89,18 +90,3 @@ def _folder(contents: Contents, path: str) -> Folder:
 
 def _is_pyc(path: str) -> bool:
     return path.endswith(".pyc")
-
-
-def check_base(lock: Lock, base: Base) -> None:
-    """A lock speaks of one base only.
-
-    Raises:
-        SourceMismatch: this is another one.
-    """
-    said = lock.contents
-    if (said.base, said.config) != (base.digest, base.config.digest):
-        raise SourceMismatch(
-            f"this is not the base that was locked\n  locked: {said.base}\n  found:  {base.digest}",
-            where=base.where,
-            next="pin the base that was locked, or make the base lock again",
-        )

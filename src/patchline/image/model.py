@@ -66,6 +66,11 @@ class Descriptor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
         return "foreign" in self.media_type or "nondistributable" in self.media_type
 
 
+NOTHING = b"{}"
+EMPTY = Descriptor("application/vnd.oci.empty.v1+json", digests.of(NOTHING), len(NOTHING))
+"""What a manifest without a configuration names as one: the descriptor of NOTHING (OCI image specification, 1.1)."""
+
+
 class Document(NamedTuple):
     """A manifest, an index or a configuration: its bytes, and what they say."""
 

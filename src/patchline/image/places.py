@@ -45,7 +45,8 @@ def place(lock: Lock, overlays: Sequence[Overlay]) -> list[Placed]:
     listed = {path: _Listed(_site(path), record.rows(data, path)) for path, data in lock.records.items()}
     faults = [fault for one in overlays for fault in unsuited.versions(one, _owners(lock, one, listed))]
     changes = [change for one in overlays for change in one.changes]
-    faults = faults or [fault for one in changes for fault in unsuited.file(lock, path_of(lock, one), one)]
+    compiled = unsuited.compiled(lock)
+    faults = faults or [fault for one in changes for fault in unsuited.file(lock, path_of(lock, one), one, compiled)]
     if faults:
         raise SourceMismatch(
             "this base is not what the overlay was made for\n" + "\n".join(f"  {fault}" for fault in faults),

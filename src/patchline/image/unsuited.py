@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
-
-from packaging.version import InvalidVersion, Version
+from collections.abc import Iterable, Iterator, Sequence
 
 from patchline.image import digests
 from patchline.image.lock import File, Lock
@@ -19,16 +17,26 @@ def versions(overlay: Overlay, records: Iterable[str]) -> Iterator[str]:
     for path in sorted(records):
         distribution = posixpath.basename(posixpath.dirname(path)).removesuffix(".dist-info")
         there = distribution.partition("-")[2]
-        try:
-            same = Version(there).public == Version(wanted).public
-        except InvalidVersion:
-            same = False
-        if not same:
+        if there != wanted and not _same(there, wanted):
             yield f"it has {distribution}, and the overlay is one of {name} {wanted}"
 
 
-def file(lock: Lock, path: str, change: Change) -> Iterator[str]:
-    """What is wrong with the file at `path`, which `change` replaces, adds or removes."""
+def _same(there: str, wanted: str) -> bool:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(there).public == Version(wanted).public
+    except InvalidVersion:
+        return False
+
+
+def compiled(lock: Lock) -> list[str]:
+    """The compiled modules of the locked packages."""
+    return [one for one in (*lock.contents.files, *lock.contents.odd) if one.endswith((".so", ".pyd"))]
+
+
+def file(lock: Lock, path: str, change: Change, compiled: Sequence[str]) -> Iterator[str]:
+    """What is wrong with the file at `path`, which `change` replaces, adds or removes; `compiled` is the lock's."""
     found = lock.contents.files.get(path)
     new = None if change.new is None else digests.of(change.new.data)
     if path in lock.contents.odd or path in lock.contents.folders:
@@ -42,16 +50,17 @@ def file(lock: Lock, path: str, change: Change) -> Iterator[str]:
         yield f"/{path} is there, and the pin has no such file: {found.digest}"
     elif found.digest != digests.of(change.old.data):
         yield f"/{path} is not the pin's: {digests.of(change.old.data)} was wanted, {_said(found)} is there"
-    yield from (f"/{path} would not run: Python takes /{other} first" for other in _shadows(lock, path))
+    yield from (f"/{path} would not run: Python takes /{other} first" for other in _shadows(compiled, path))
 
 
 def _said(found: File) -> str:
     return found.digest or f"a file of {found.size} bytes, too long to be read,"
 
 
-def _shadows(lock: Lock, path: str) -> list[str]:
+def _shadows(compiled: Sequence[str], path: str) -> list[str]:
     """Compiled modules of the same name: the import system takes them before a source file."""
     if not path.endswith(".py"):
         return []
-    compiled = re.compile(rf"{re.escape(path.removesuffix('.py'))}(\.[^/]+)?\.(so|pyd)")
-    return [one for one in (*lock.contents.files, *lock.contents.odd) if compiled.fullmatch(one)]
+    name = path.removesuffix("py")
+    near = [one for one in compiled if one.startswith(name)]
+    return [one for one in near if re.fullmatch(r"([^/]+\.)?(so|pyd)", one.removeprefix(name))]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from patchline.errors import SourceMismatch, UsageError
-from patchline.image import append, lock, locking
+from patchline.image import append, lock
 from patchline.image.append import Image
 from patchline.image.base import Base, find
 from patchline.image.identity import Identity
@@ -21,7 +21,6 @@ from patchline.lines.line import Line, line
 from patchline.overlay import Overlay
 from patchline.progress import say
 from patchline.project import Project, cache_dir
-from patchline.proofs import env
 from patchline.series.carried import Carried
 
 
@@ -73,7 +72,7 @@ def _base(project: Project, wanted: Line) -> Iterator[tuple[Base, Lock, Carries]
 
 
 def _held(base: Base, held: Lock, has: Carries) -> tuple[Base, Lock, Carries]:
-    locking.check_base(held, base)
+    lock.check_base(held, base)
     check_unchanged(held, has)
     return base, held, has
 
@@ -100,6 +99,8 @@ def requirements(has: Carries) -> tuple[str, ...]:
     Raises:
         UsageError: the line has no vLLM.
     """
+    from patchline.proofs import env
+
     versions = [one.pin.version for one in has.carried if one.upstream.name == "vllm"]
     if not versions:
         raise UsageError(f"the line {has.who.line} carries no series on vllm: nothing says which vLLM its base has")
@@ -108,6 +109,8 @@ def requirements(has: Carries) -> tuple[str, ...]:
 
 def _made_lock(base: Base, overlays: tuple[Overlay, ...]) -> Lock:
     """The lock of a base that was made here: its digest changes with Debian's packages, so the cache keeps it."""
+    from patchline.image import locking  # reads layers, which a cut on a pinned base does not
+
     tops = locking.tops_of(overlays)
     key = hashlib.sha256(" ".join((str(lock.SCHEMA), base.digest, *tops)).encode()).hexdigest()[:32]
     folder: Path = cache_dir() / "base-locks" / key

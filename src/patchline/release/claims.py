@@ -16,12 +16,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import msgspec
+
 from patchline.errors import Refused, Unreachable, UsageError
-from patchline.image import digests, model
+from patchline.image import model
 from patchline.image.model import Document
 from patchline.image.reference import is_tag
 from patchline.image.registry.listing import tags as all_tags
-from patchline.image.registry.referrers import EMPTY
 from patchline.image.registry.repository import Repository
 from patchline.image.registry.upload import upload
 from patchline.progress import say
@@ -33,7 +34,6 @@ WAIT = 10.0
 """Seconds until a claim of somebody else's is taken for one of a run that died."""
 
 _POLL = 0.05
-_NOTHING = b"{}"
 _CLAIM = re.compile(r"(?P<tag>.+)\.claim-(?P<image>[0-9a-f]{16})-[0-9a-f]{8}")
 
 
@@ -92,7 +92,7 @@ def claimed(repository: Repository, tag: str, image: str) -> Iterator[None]:
         raise UsageError(f"the tag {tag} is too long to be claimed before it is set", next="give the line a short name")
     config, _ = model.manifest(manifest, repository.where)
     if not repository.has(config):
-        upload(repository, config, lambda: iter([_NOTHING]))
+        upload(repository, config, lambda: iter([model.NOTHING]))
     repository.put(manifest, name)
     try:
         yield
@@ -137,7 +137,7 @@ def _withdrawn() -> Document:
 
 
 def _named(name: str) -> Document:
-    config = {"mediaType": EMPTY, "digest": digests.of(_NOTHING), "size": len(_NOTHING)}
+    config = msgspec.to_builtins(model.EMPTY)
     head = {"schemaVersion": 2, "mediaType": model.MANIFEST, "artifactType": KIND, "config": config}
     return model.made({**head, "layers": [config], "annotations": {KIND: name}})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -16,9 +15,11 @@ from patchline.image.identity import Identity
 from patchline.lines.build import Built
 from patchline.overlay import Overlay
 from patchline.pins import ArchivePin, Pin, load, name_of, select
+from patchline.pins.select import normal
 from patchline.project import Project
 from patchline.release import record
 from patchline.release.record import Record
+from patchline.seal import sealed
 from patchline.series.carried import Carried
 
 BUILDER = "append"
@@ -60,7 +61,7 @@ class Part(NamedTuple):
     def purl(self) -> str:
         """Its package URL."""
         if isinstance(self.pin, ArchivePin):
-            return f"pkg:pypi/{self.name.lower().replace('_', '-')}@{self.version}"
+            return f"pkg:pypi/{normal(self.name)}@{self.version}"
         source = quote(f"git+{self.pin.url}@{self.pin.commit}", safe="")
         return f"pkg:generic/{self.name}@{self.version}?vcs_url={source}"
 
@@ -154,14 +155,9 @@ def record_of(facts: Facts, tag: str, repository: str, referrers: Mapping[str, s
         project=commit,
         made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     )
-    return record.sealed(made)
+    return sealed(made)
 
 
 def _series(part: Part, made: Overlay) -> record.Series:
     patches = tuple(record.Patch(one.name, one.id, one.digest) for one in part.patches)
     return record.Series(part.series, part.spec, made.digest, made.base, made.head, patches)
-
-
-def file_digest(data: bytes) -> str:
-    """sha256 in hex."""
-    return hashlib.sha256(data).hexdigest()

@@ -6,7 +6,6 @@ Stopped anywhere and run again, it completes; an image that has a release's tag 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -28,23 +27,10 @@ from patchline.release.held import settled
 from patchline.release.needs import Need
 from patchline.release.plan import Plan, Step, is_done, text
 from patchline.release.publish import commit_of
-from patchline.release.record import Record, sealed
+from patchline.release.record import Record
 from patchline.release.records import Records
-
-
-class Promoted(NamedTuple):
-    """What became of a nightly."""
-
-    tag: str
-    """In a dry run the one that it would get."""
-    nightly: str
-    digest: str
-    repository: str
-    record: Path
-    plan: Plan
-    """As it was found: what holds and what was done before, and what this run did, or would do."""
-    already: bool
-    dry_run: bool
+from patchline.release.released import Released
+from patchline.seal import sealed
 
 
 class _Way(NamedTuple):
@@ -65,7 +51,7 @@ def promote(
     target: Repository | None = None,
     *,
     dry_run: bool = False,
-) -> Promoted:
+) -> Released:
     """Releases the nightly of that tag or image digest, which `source` has; in `target`, where that is another one.
 
     Raises:
@@ -155,6 +141,6 @@ def _digests(nightly: Record) -> set[str]:
     return {nightly.image, nightly.overlay, *(one.overlay for one in nightly.series)}
 
 
-def _promoted(way: _Way, tag: str, plan: Plan, *, already: bool, dry_run: bool) -> Promoted:
+def _promoted(way: _Way, tag: str, plan: Plan, *, already: bool, dry_run: bool) -> Released:
     one, path = way.nightly, way.records.path(tag)
-    return Promoted(tag, one.tag, one.image, way.target.where, path, plan, already, dry_run)
+    return Released(tag, one.image, way.target.where, path, plan, already, dry_run, nightly=one.tag)

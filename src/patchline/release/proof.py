@@ -1,4 +1,4 @@
-"""Which files of evidence speak of a release: those on its overlays or on its image."""
+"""The evidence that a project keeps: what it has of one kind, and which files of it speak of a release."""
 
 from __future__ import annotations
 
@@ -7,6 +7,17 @@ from collections.abc import Collection, Iterable
 from patchline.image import digests
 from patchline.project import Project
 from patchline.proofs import evidence
+from patchline.proofs.evidence import Evidence
+
+
+def kept(project: Project, kind: str, of: str) -> Evidence | None:
+    """The project's evidence of that kind, of one pin or line, whatever it covers; what is another's is none.
+
+    Raises:
+        SourceMismatch: it is damaged, or was edited.
+    """
+    found = evidence.read(evidence.path_of(project, kind, of))
+    return found if found and (found.kind, found.of) == (kind, of) else None
 
 
 def files(project: Project, pins: Iterable[str], line: str, of: Collection[str]) -> dict[str, str]:

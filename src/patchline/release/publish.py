@@ -6,7 +6,6 @@ Stopped anywhere and run again, it completes: with the same tag, and nothing is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from patchline import __version__, git
@@ -27,21 +26,7 @@ from patchline.release.held import settled
 from patchline.release.plan import Plan, Step, is_done
 from patchline.release.record import Record
 from patchline.release.records import Records
-
-
-class Published(NamedTuple):
-    """What became of an image."""
-
-    tag: str
-    """In a dry run the one that it would get."""
-    digest: str
-    repository: str
-    record: Path
-    plan: Plan
-    """As it was found: what was done before, and what this run did, or in a dry run would do."""
-    already: bool
-    """Whether nothing was left to do."""
-    dry_run: bool
+from patchline.release.released import Released
 
 
 class _Whole(NamedTuple):
@@ -57,7 +42,7 @@ class _Whole(NamedTuple):
 
 def publish(
     built: Built, repository: Repository, *, date: str, another: bool = False, dry_run: bool = False
-) -> Published:
+) -> Released:
     """Publishes `built` as a nightly of that `date` (`YYYYMMDD`).
 
     An image that was published that day keeps its tag, unless `another` is asked for.
@@ -78,7 +63,7 @@ def publish(
     if is_done(plan) and known and not dry_run:
         tagging.complete(repository, one.records, known)
     if is_done(plan) or dry_run:
-        return Published(tag, image.digest, at, path, plan, is_done(plan), dry_run)
+        return Released(tag, image.digest, at, path, plan, is_done(plan), dry_run)
     settled(lambda: push(image, repository))
     held.check(image, repository)
     attached = settled(lambda: _attach(repository, one))
@@ -88,7 +73,7 @@ def publish(
         return facts.record_of(one.facts, str(tag), at, attached, commit)
 
     done = tagging.take(repository, image.manifest, one.wanted, one.records, write, another=another)
-    return Published(done.tag, image.digest, at, one.records.path(done.tag), plan, False, False)
+    return Released(done.tag, image.digest, at, one.records.path(done.tag), plan, False, False)
 
 
 def _whole(project: Project, built: Built, wanted: Tag, another: bool) -> _Whole:

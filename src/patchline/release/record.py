@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import msgspec
 
 from patchline.errors import SourceMismatch
+from patchline.seal import sealed
 
 SCHEMA = 1
 """Of the files; a record of another schema is not read as one."""
@@ -102,12 +102,6 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Schema(msgspec.Struct):
     schema: int
-
-
-def sealed(record: Record) -> Record:
-    """The same, under the seal of what it says now."""
-    data = msgspec.json.encode(msgspec.structs.replace(record, seal=""), order="sorted")
-    return msgspec.structs.replace(record, seal=f"sha256:{hashlib.sha256(data).hexdigest()}")
 
 
 def text(record: Record) -> bytes:

@@ -17,6 +17,7 @@ from patchline.image.tags import Tag
 from patchline.project import Project
 from patchline.release import record
 from patchline.release.record import Record
+from patchline.seal import sealed
 
 
 class Records(NamedTuple):
@@ -65,7 +66,7 @@ class Records(NamedTuple):
     def wait(self, one: Record) -> Record:
         """Writes a pending record, and gives it as it reads."""
         write_whole(self._waiting(one), record.text(one))
-        return record.sealed(one)
+        return sealed(one)
 
     def drop(self, one: Record) -> None:
         """Removes a pending record: its tag went to another image."""

@@ -30,9 +30,11 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 from patchline.errors import SourceMismatch
+from patchline.image import digests
+from patchline.image.layer import removed_by
 from patchline.image.registry.referrers import Artifact
 from patchline.pins import ArchivePin
-from patchline.release.facts import Facts, Part, PatchFile, file_digest
+from patchline.release.facts import Facts, Part, PatchFile
 
 KIND = "application/vnd.cyclonedx+json"
 _EPOCH = "1970-01-01T00:00:00Z"
@@ -97,10 +99,8 @@ def _layer(facts: Facts) -> Component:
     removed: dict[str, str] = {}
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(facts.image.layer))) as tar:
         for member in tar:
-            folder, name = posixpath.split(member.name)
-            if name.startswith(".wh."):
-                gone = posixpath.join("/", folder, name.removeprefix(".wh."))
-                removed[f"patchline:removed:{len(removed) + 1:04d}"] = gone
+            if gone := removed_by(member.name):
+                removed[f"patchline:removed:{len(removed) + 1:04d}"] = f"/{gone}"
             elif member.isreg() and (file := tar.extractfile(member)):
                 files.append(_file(f"/{member.name}", file.read()))
     return Component(
@@ -119,7 +119,7 @@ def _file(path: str, data: bytes) -> Component:
         name=path,
         type=ComponentType.FILE,
         bom_ref=f"file:{path}",
-        hashes=[HashType(alg=_SHA, content=file_digest(data))],
+        hashes=[_hash(digests.of(data))],
     )
 
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlencode
 
-import httpx2
 import msgspec
 
 from patchline.errors import Refused
-from patchline.image.registry import credentials
-from patchline.image.registry.challenge import Challenge, parse
-from patchline.image.registry.credentials import Credential
+
+if TYPE_CHECKING:
+    from patchline.image.registry.challenge import Challenge
+    from patchline.image.registry.credentials import Credential
 
 CLIENT = "patchline"
 
@@ -62,6 +63,9 @@ class Auth:
             Refused: it wants what we do not have.
             UsageError: docker's configuration or a helper of it is broken.
         """
+        from patchline.image.registry import credentials  # needed after a challenge only
+        from patchline.image.registry.challenge import parse
+
         with self._lock:
             known = self.header(scopes)
             if known is not None and known != sent:
@@ -90,13 +94,13 @@ class Auth:
         who = self._credential
         if who is not None and who.is_token:
             form = {"grant_type": "refresh_token", "service": service, "client_id": CLIENT}
-            body = httpx2.QueryParams({**form, "scope": " ".join(wanted), "refresh_token": who.secret})
+            body = urlencode({**form, "scope": " ".join(wanted), "refresh_token": who.secret})
             kind = {"Content-Type": "application/x-www-form-urlencoded"}
-            data = self._ask("POST", realm, kind, str(body).encode())
+            data = self._ask("POST", realm, kind, body.encode())
         else:
             query = [("service", service), ("client_id", CLIENT), *(("scope", scope) for scope in wanted)]
             headers = {"Authorization": who.basic()} if who else {}
-            data = self._ask("GET", str(httpx2.URL(realm, params=query)), headers, b"")
+            data = self._ask("GET", f"{realm}{'&' if '?' in realm else '?'}{urlencode(query)}", headers, b"")
         return self._read(data)
 
     def _read(self, data: bytes) -> _Held:

@@ -10,16 +10,16 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import NamedTuple
 
-import httpx2
-
 from patchline.errors import Refused, SourceMismatch, Unreachable
 from patchline.http import retry_after
 from patchline.image import model
 from patchline.image.reference import is_here
+from patchline.image.registry import url as urls
 from patchline.image.registry.auth import Auth, Scopes
 from patchline.image.registry.faults import said
 from patchline.image.registry.patience import Broken, Patience, persist
-from patchline.image.registry.transport import Transport
+from patchline.image.registry.transport import Response, Transport
+from patchline.image.registry.url import Url
 from patchline.urls import shown
 
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -42,7 +42,7 @@ class Client:
         self.patience = patience or Patience()
         self.url = f"{'http' if is_here(host) else 'https'}://{host}"
         self.transport = Transport()
-        self._origin = httpx2.URL(self.url)
+        self._own = urls.parse(self.url)
         self._auth = Auth(host, self._token)
 
     def __enter__(self) -> Client:
@@ -88,7 +88,7 @@ class Client:
                 data += piece
                 if len(data) > model.MOST:
                     raise SourceMismatch("the registry's answer is too long for a document", where=shown(url))
-            return Answer(response.status_code, response.headers, bytes(data), str(response.url))
+            return Answer(response.status, response.headers, bytes(data), str(response.url))
 
     @contextmanager
     def stream(
@@ -100,26 +100,24 @@ class Client:
         ok: tuple[int, ...],
         headers: Mapping[str, str] | None = None,
         content: bytes = b"",
-    ) -> Iterator[httpx2.Response]:
+    ) -> Iterator[Response]:
         """The same, before the answer's body was read."""
         response = self._authorized(method, url, scopes, dict(headers or {}), content)
         try:
-            if response.status_code not in ok:
+            if response.status not in ok:
                 raise self._fault(response)
             yield response
         finally:
             response.close()
 
-    def _authorized(
-        self, method: str, url: str, scopes: Scopes, headers: dict[str, str], content: bytes
-    ) -> httpx2.Response:
+    def _authorized(self, method: str, url: str, scopes: Scopes, headers: dict[str, str], content: bytes) -> Response:
         """Follows redirections, and answers one challenge of the registry itself."""
-        at, sent, answered = httpx2.URL(url), self._auth.header(scopes), False
+        at, sent, answered = urls.parse(url), self._auth.header(scopes), False
         for _ in range(6):
             own = self._is_ours(at)
             given = {**headers, "Authorization": sent} if own and sent else headers
             response = self.transport.send(method, at, given, content)
-            status = response.status_code
+            status = response.status
             if status == 401 and own and "WWW-Authenticate" in response.headers:
                 response.close()
                 if answered:
@@ -133,69 +131,60 @@ class Client:
                 return response
         raise Refused("the registry redirects in circles", where=shown(url))
 
-    def _next(self, method: str, response: httpx2.Response) -> httpx2.URL:
-        if method not in ("GET", "HEAD") and response.status_code not in (307, 308):
-            raise Refused(f"the registry redirects a {method} with {response.status_code}", where=shown(response.url))
+    def _next(self, method: str, response: Response) -> Url:
+        if method not in ("GET", "HEAD") and response.status not in (307, 308):
+            raise Refused(f"the registry redirects a {method} with {response.status}", where=shown(response.url))
         return self.resolve(str(response.url), response.headers["Location"])
 
-    def resolve(self, url: str, location: str) -> httpx2.URL:
+    def resolve(self, url: str, location: str) -> Url:
         """Where the registry sends us.
 
         Raises:
             Refused: we would not be safe there.
         """
         try:
-            target = httpx2.URL(url).join(location)
-        except httpx2.InvalidURL as bad:
-            raise Refused("the registry sends us to what is no url", where=shown(url)) from bad
+            target = urls.join(url, location)
+        except ValueError as bad:
+            raise Refused("the registry sends us to what is no url", where=shown(url) or self.url) from bad
         self._refuse_unsafe(target)
         return target
 
-    def _refuse_unsafe(self, url: httpx2.URL) -> None:
+    def _refuse_unsafe(self, url: Url) -> None:
         """Plain HTTP never leaves this machine, and nobody else may send us to it."""
-        plain = url.scheme == "http" and is_here(_authority(url)) and self._origin.scheme == "http"
-        if not (url.scheme == "https" or plain) or not url.host:
+        plain = url.scheme == "http" and is_here(url.authority) and self._own.scheme == "http"
+        if not (url.scheme == "https" or plain):
             raise Refused(
-                f"{self.host} sends us to {shown(url.copy_with(query=None))}: plain HTTP is for this machine only",
+                f"{self.host} sends us to {shown(url.without_query)}: plain HTTP is for this machine only",
                 where=self.url,
             )
 
-    def _is_ours(self, url: httpx2.URL) -> bool:
-        return _origin(url) == _origin(self._origin)
+    def _is_ours(self, url: Url) -> bool:
+        return url.origin == self._own.origin
 
     def _token(self, method: str, url: str, headers: dict[str, str], content: bytes) -> bytes:
         """One exchange with a token server."""
-        at = httpx2.URL(url)
-        self._refuse_unsafe(at)
+        at = self.resolve("", url)
 
         def once() -> bytes:
             response = self.transport.send(method, at, headers, content)
             try:
-                if response.status_code != 200:
+                if response.status != 200:
                     raise self._fault(response)
                 return b"".join(self.transport.pieces(response))[: model.MOST]
             finally:
                 response.close()
 
-        return persist(self.patience, shown(at.copy_with(query=None)), once)
+        return persist(self.patience, shown(at.without_query), once)
 
-    def _fault(self, response: httpx2.Response) -> Exception:
+    def _fault(self, response: Response) -> Exception:
         """What an answer means that is not the wanted one."""
-        status, where = response.status_code, shown(response.url.copy_with(query=None))
+        status, where = response.status, shown(response.url.without_query)
         try:
-            text = said(status, response.reason_phrase, b"".join(self.transport.pieces(response))[: model.MOST])
+            text = said(status, response.reason, b"".join(self.transport.pieces(response))[: model.MOST])
         except Broken:
-            text = f"{status} {response.reason_phrase}"
+            text = f"{status} {response.reason}"
         if status == 507:
             return Unreachable(f"the registry has no space left: {text}", where=where)
         if status in (408, 429) or (status >= 500 and status not in (501, 505)):
             return Broken(f"it answered {text}", retry_after(response.headers))
         return Refused(f"the registry refuses: {text}", where=where)
-
-
-def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port
-
-
-def _authority(url: httpx2.URL) -> str:
-    return f"[{url.host}]" if ":" in url.host else url.host

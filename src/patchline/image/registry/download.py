@@ -41,11 +41,11 @@ def _from(repository: Repository, url: str, start: int) -> Iterator[bytes]:
     client = repository.client
     headers = {"Range": f"bytes={start}-"} if start else {}
     with client.stream("GET", url, repository.scopes, ok=(200, 206, 404, 416), headers=headers) as response:
-        if response.status_code == 404:
+        if response.status == 404:
             raise SourceMismatch("the registry does not have this blob", where=shown(url))
-        if response.status_code == 416:
+        if response.status == 416:
             return  # all of it came, and then the connection broke
-        skip = start if response.status_code == 200 else 0
+        skip = start if response.status == 200 else 0
         for piece in client.transport.pieces(response):
             rest = piece[skip:]
             skip -= len(piece) - len(rest)

@@ -34,7 +34,7 @@ def tags(repository: Repository) -> list[str]:
         following = next_link(answer.headers.get("Link", ""))
         if not following:
             return found
-        path = client.resolve(answer.url, following).raw_path.decode()
+        path = client.resolve(answer.url, following).target
     raise SourceMismatch("the registry's list of tags has no end", where=repository.where)
 
 

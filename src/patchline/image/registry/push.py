@@ -48,16 +48,17 @@ def push(image: Image, target: Repository) -> Pushed:
     wanted = {one.digest: one for one in (*layers, config) if not one.foreign}
     if target.manifest(image.digest) is not None:  # registries take no manifest whose blobs they lack
         return Pushed(image.digest, len(wanted), 0, 0, 0)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        has = pool.map(target.has, wanted.values())
-        lacks = [one for one, there in zip(wanted.values(), has, strict=True) if not there]
-        _say(target, [one for one in lacks if one.digest not in own])
-        done = list(pool.map(lambda one: _bring(image, target, one, own.get(one.digest)), lacks))
+    theirs = [one for one in wanted.values() if one.digest not in own]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:  # ours travel while it is asked for the base's
+        ours = [pool.submit(_send, target, one, own[one.digest]) for one in wanted.values() if one.digest in own]
+        has = pool.map(target.has, theirs)
+        lacks = [one for one, there in zip(theirs, has, strict=True) if not there]
+        _say(target, lacks)
+        mounted = sum(pool.map(lambda one: _bring(image, target, one), lacks))
+        sent = sum(one.result() for one in ours)
     target.put(image.manifest)
-    there = len(wanted) - len(lacks)
-    return Pushed(
-        image.digest, there, done.count("mounted"), done.count("copied"), target.client.transport.sent - before
-    )
+    there, copied = len(wanted) - len(lacks) - sent, len(lacks) - mounted
+    return Pushed(image.digest, there, mounted, copied, target.client.transport.sent - before)
 
 
 def _say(target: Repository, lacks: list[Descriptor]) -> None:
@@ -66,12 +67,17 @@ def _say(target: Repository, lacks: list[Descriptor]) -> None:
         say(f"{target.where} lacks {len(lacks)} layers of the base ({size:.1f} MB): mounted where it can, else copied")
 
 
-def _bring(image: Image, target: Repository, blob: Descriptor, data: bytes | None) -> str:
-    if data is not None:
-        upload(target, blob, lambda: iter([data]))
-        return "sent"
-    mounted = upload(target, blob, lambda: image.base.source.chunks(blob), mount=_beside(image, target))
-    return "mounted" if mounted else "copied"
+def _send(target: Repository, blob: Descriptor, data: bytes) -> bool:
+    """Sends one of ours; false where it is there already."""
+    if target.has(blob):
+        return False
+    upload(target, blob, lambda: iter([data]))
+    return True
+
+
+def _bring(image: Image, target: Repository, blob: Descriptor) -> bool:
+    """Brings one of the base; true where it was mounted, and not copied."""
+    return upload(target, blob, lambda: image.base.source.chunks(blob), mount=_beside(image, target))
 
 
 def _beside(image: Image, target: Repository) -> str:

@@ -22,11 +22,9 @@ from patchline.image.registry.listing import next_link
 from patchline.image.registry.repository import Repository
 from patchline.image.registry.upload import upload
 
-EMPTY = "application/vnd.oci.empty.v1+json"
 SETTLE = 0.25
 """Seconds after which an index that we wrote is read once more."""
 
-_NOTHING = b"{}"
 _NO_INDEX: dict[str, Any] = {"schemaVersion": 2, "mediaType": model.INDEX, "manifests": []}
 _TRIES = 12
 _PAGES = 100
@@ -54,11 +52,10 @@ class Attached(msgspec.Struct, frozen=True, rename="camel"):
 
 def manifest_of(artifact: Artifact, subject: Descriptor) -> Document:
     """The manifest by which an artifact is attached to `subject`: the same one each time."""
-    empty = {"mediaType": EMPTY, "digest": digests.of(_NOTHING), "size": len(_NOTHING)}
     layer = {"mediaType": artifact.kind, "digest": digests.of(artifact.data), "size": len(artifact.data)}
     to = {"mediaType": subject.media_type, "digest": subject.digest, "size": subject.size}
     head = {"schemaVersion": 2, "mediaType": model.MANIFEST, "artifactType": artifact.kind}
-    fields = {**head, "config": empty, "layers": [layer], "subject": to}
+    fields = {**head, "config": msgspec.to_builtins(model.EMPTY), "layers": [layer], "subject": to}
     return model.made(fields | ({"annotations": dict(artifact.annotations)} if artifact.annotations else {}))
 
 
@@ -131,7 +128,7 @@ def tag_of(digest: str) -> str:
 def _put(repository: Repository, artifact: Artifact, manifest: Document) -> bool:
     """Brings blobs and manifest; true where the registry lists it itself."""
     config, layers = model.manifest(manifest, repository.where)
-    for blob, data in ((config, _NOTHING), (layers[0], artifact.data)):
+    for blob, data in ((config, model.NOTHING), (layers[0], artifact.data)):
         if not repository.has(blob):
             upload(repository, blob, partial(iter, [data]))
     return repository.put(manifest)
@@ -156,7 +153,7 @@ def _by_api(repository: Repository, digest: str) -> list[Any] | None:
         following = next_link(answer.headers.get("Link", ""))
         if not following:
             return found
-        path = client.resolve(answer.url, following).raw_path.decode()
+        path = client.resolve(answer.url, following).target
     raise SourceMismatch("the registry's list of referrers has no end", where=f"{repository.where}, {digest}")
 
 

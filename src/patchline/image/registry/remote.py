@@ -9,7 +9,7 @@ from patchline.image import model
 from patchline.image.model import Descriptor
 from patchline.image.reference import Reference
 from patchline.image.registry.download import blob
-from patchline.image.registry.repository import Repository
+from patchline.image.registry.repository import Found, Repository
 
 
 class Remote:
@@ -18,6 +18,8 @@ class Remote:
     def __init__(self, repository: Repository, reference: Reference) -> None:
         self.repository, self.reference = repository, reference
         self.where = str(reference)
+        self._last: Found | None = None
+        """What `root` found: it is asked for next."""
 
     def root(self, digest: str = "") -> Descriptor:
         """See `Source`; where there is a tag beside a digest, it still has to mean that digest.
@@ -30,6 +32,7 @@ class Remote:
             found = self.repository.manifest(tag or "latest")
             if found is None:
                 raise SourceMismatch(f"the registry has no {tag or 'latest'}", where=self.where)
+            self._last = found
             return found.descriptor
         now = self.repository.digest_of(tag) if tag else wanted
         found = self.repository.manifest(wanted)
@@ -41,6 +44,7 @@ class Remote:
                 where=self.where,
                 next="see what moved it, then pin the base again",
             )
+        self._last = found
         return found.descriptor
 
     def chunks(self, descriptor: Descriptor) -> Iterator[bytes]:
@@ -48,7 +52,9 @@ class Remote:
         if descriptor.media_type not in (*model.MANIFESTS, *model.INDEXES):
             yield from blob(self.repository, descriptor)
             return
-        found = self.repository.manifest(descriptor.digest)
+        found = self._last
+        if found is None or found.descriptor != descriptor:
+            found = self.repository.manifest(descriptor.digest)
         if found is None:
             raise SourceMismatch(f"the registry has no {descriptor.digest}", where=self.where)
         yield found.document.data

@@ -1,21 +1,79 @@
-"""HTTP connections to a registry and to where it sends us, and what goes over them."""
+"""Single requests to a registry and to where it sends us, and what goes over the connections."""
 
 from __future__ import annotations
 
-import ssl
 import threading
 from collections.abc import Iterator, Mapping
-from functools import cached_property
-
-import httpx2
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 
 from patchline import __version__
+from patchline.image.registry.connections import Connections
 from patchline.image.registry.patience import Broken
+from patchline.image.registry.url import Url
 
-CONNECT = 10.0
-"""Seconds for making a connection."""
-SILENCE = 120.0
-"""Seconds without a byte, either way, before a connection is given up: a registry may think about a large upload."""
+_OWN = {"User-Agent": f"patchline/{__version__}", "Accept": "*/*", "Accept-Encoding": "identity"}
+_PIECE = 2**18  # bytes that are read at a time, at most
+_REST = 2**16
+"""Bytes of a body that nobody wants and that are read all the same, so that its connection can be kept."""
+
+
+class Headers(Mapping[str, str]):
+    """Those of an answer, by their names in any case; what came several times is joined by commas (RFC 9110, 5.3)."""
+
+    def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        self._values: dict[str, str] = {}
+        for name, value in pairs:
+            before = self._values.get(name.lower())
+            self._values[name.lower()] = value if before is None else f"{before}, {value}"
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+class Response:
+    """An answer whose body is not read yet."""
+
+    def __init__(self, url: Url, connection: HTTPConnection, answer: HTTPResponse, kept: Connections) -> None:
+        self.url, self.status, self.reason = url, answer.status, answer.reason
+        self.headers = Headers(answer.getheaders())
+        self._connection, self._answer, self._connections = connection, answer, kept
+        self._open = True
+
+    def read(self) -> bytes:
+        """Some of the body, as it comes; nothing at its end. `OSError` or `HTTPException` where it breaks off."""
+        piece = self._answer.read1(_PIECE)
+        if not piece and self._answer.length:
+            raise HTTPException(f"{self._answer.length} bytes did not come")
+        return piece
+
+    def close(self) -> None:
+        """Keeps the connection where the body was read, or is soon; else closes it."""
+        if not self._open:
+            return
+        self._open = False
+        whole = not self._answer.will_close and self._is_read()
+        self._answer.close()
+        if whole:
+            self._connections.keep(self.url, self._connection)
+        else:
+            self._connection.close()
+
+    def _is_read(self) -> bool:
+        if (self._answer.length or 0) > _REST:
+            return False
+        rest = 0
+        try:
+            while rest <= _REST and (piece := self.read()):
+                rest += len(piece)
+        except (HTTPException, OSError):
+            return False  # it broke where nobody listens any more
+        return rest <= _REST
 
 
 class Transport:
@@ -27,50 +85,47 @@ class Transport:
         self.received = 0
         """Bytes of bodies that came."""
         self._count = threading.Lock()
+        self._connections = Connections()
 
     def close(self) -> None:
         """Closes all connections."""
-        for name in ("_plain", "_secure"):
-            if name in self.__dict__:
-                self.__dict__.pop(name).close()
+        self._connections.close()
 
-    @cached_property
-    def _plain(self) -> httpx2.Client:
-        """For this machine: no proxy, and no certificates, since reading those takes longer than a request."""
-        return _connections(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), proxied=False)
-
-    @cached_property
-    def _secure(self) -> httpx2.Client:
-        return _connections(httpx2.create_ssl_context(), proxied=True)
-
-    def send(self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes) -> httpx2.Response:
+    def send(self, method: str, url: Url, headers: Mapping[str, str], content: bytes) -> Response:
         """One request; the answer's body is not read yet. Redirections are answers like others."""
-        connections = self._plain if url.scheme == "http" else self._secure
-        sends = method not in ("GET", "HEAD") or bool(content)
+        body = content if content or method not in ("GET", "HEAD") else None
         try:
-            request = connections.build_request(method, url, headers=headers, content=content if sends else None)
-            response = connections.send(request, stream=True)
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as failed:
+            connection = self._connections.take(url)
+            answer = _exchange(connection, method, url, {**_OWN, **headers}, body)
+        except (HTTPException, OSError, UnicodeError) as failed:
             raise Broken(f"no answer: {_line(failed)}") from failed
         with self._count:
             self.sent += len(content)
-        return response
+        return Response(url, connection, answer, self._connections)
 
-    def pieces(self, response: httpx2.Response) -> Iterator[bytes]:
+    def pieces(self, response: Response) -> Iterator[bytes]:
         """The body of an answer; `Broken` where it breaks off."""
         try:
-            for piece in response.iter_raw():
+            while piece := response.read():
                 with self._count:
                     self.received += len(piece)
                 yield piece
-        except (httpx2.HTTPError, httpx2.StreamError, OSError) as failed:
+        except (HTTPException, OSError) as failed:
             raise Broken(f"the answer broke off: {_line(failed)}") from failed
 
 
-def _connections(certificates: ssl.SSLContext, *, proxied: bool) -> httpx2.Client:
-    waits = httpx2.Timeout(SILENCE, connect=CONNECT)
-    headers = {"User-Agent": f"patchline/{__version__}", "Accept-Encoding": "identity"}
-    return httpx2.Client(timeout=waits, verify=certificates, trust_env=proxied, headers=headers)
+def _exchange(
+    connection: HTTPConnection, method: str, url: Url, headers: Mapping[str, str], body: bytes | None
+) -> HTTPResponse:
+    try:
+        try:
+            connection.request(method, url.target, body, headers)
+        except (BrokenPipeError, ConnectionResetError):
+            return connection.getresponse()  # who wants no more of a body says why, and then closes
+        return connection.getresponse()
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _line(failed: Exception) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import httpx2
-
 from patchline.errors import SourceMismatch
 from patchline.image import digests
 from patchline.image.model import Descriptor
@@ -115,7 +113,7 @@ class _Upload:
 
     def _finish(self, data: bytes) -> None:
         """Says what the blob is, with all of it or nothing more; the registry checks it."""
-        joint = "&" if httpx2.URL(self.url).query else "?"
+        joint = "&" if "?" in self.url else "?"
         headers = {"Content-Type": "application/octet-stream"}
         number = 0
         while True:

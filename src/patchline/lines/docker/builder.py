@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import posixpath
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from docker.errors import APIError
 from patchline.errors import Unreachable, UsageError
 from patchline.image import identity, model
 from patchline.image.append import Image
+from patchline.image.layer import removed_by
 from patchline.lines.docker.daemon import followed
 from patchline.lines.docker.images import load_base, push
 from patchline.lines.line import Line
@@ -30,8 +30,6 @@ FILES = "files.tar"
 """In the context: what the Dockerfile adds at the image's root."""
 REMOVED = "etc/patchline/removed"
 """In `FILES`: the paths that the Dockerfile removes, each ended by NUL; it removes this list as well."""
-
-_WHITEOUT = ".wh."
 
 
 class Made(NamedTuple):
@@ -117,9 +115,8 @@ def files(image: Image) -> bytes:
         tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
         for one in cut:
-            folder, name = posixpath.split(one.name)
-            if name.startswith(_WHITEOUT):
-                removed.append(f"/{folder}/{name.removeprefix(_WHITEOUT)}\0")
+            if gone := removed_by(one.name):
+                removed.append(f"/{gone}\0")
             else:
                 tar.addfile(one, cut.extractfile(one) if one.isreg() else None)
         data = "".join(removed).encode("utf-8", "surrogateescape")

@@ -120,9 +120,6 @@ def finish(folder: Path, layers: Sequence[Layer], platform: str) -> None:
     described = msgspec.to_builtins(Descriptor(model.CONFIG, config.digest, len(config.data)))
     listed = [msgspec.to_builtins(one.descriptor) for one in layers]
     manifest = model.made({"schemaVersion": 2, "mediaType": model.MANIFEST, "config": described, "layers": listed})
-    root = msgspec.to_builtins(Descriptor(model.MANIFEST, manifest.digest, len(manifest.data)))
     for document in (config, manifest):
         layout.blob_path(folder, document.digest).write_bytes(document.data)
-    index = {"schemaVersion": 2, "mediaType": model.INDEX, "manifests": [root]}
-    (folder / "index.json").write_bytes(model.made(index).data)
-    (folder / "oci-layout").write_bytes(b'{"imageLayoutVersion":"1.0.0"}')
+    layout.finish(folder, Descriptor(model.MANIFEST, manifest.digest, len(manifest.data)))

@@ -15,9 +15,10 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 
 from patchline.errors import CommandFailed, UsageError
+from patchline.pins.select import normal
 from patchline.progress import EVERY, say
-from patchline.proofs import env
 from patchline.proofs.env import PYTHON, Environment
+from patchline.proofs.pip_said import explain
 from patchline.run import run, run_to_log
 
 _ASK = "import platform; print(platform.python_version())"
@@ -52,7 +53,7 @@ def more(found: Environment, version: str, folder: Path) -> Path | None:
     try:
         run_to_log(command, cwd=folder, env=_env(), log=log, every=EVERY, tell=lambda line: say(f"pip: {line}"))
     except CommandFailed as failed:
-        raise env.explain(log.read_text(errors="replace"), log) from failed
+        raise explain(log.read_text(errors="replace"), log) from failed
     return target
 
 
@@ -71,11 +72,7 @@ def missing(found: Environment, version: str) -> list[str]:
 
 def _has(found: Environment, requirement: str) -> bool:
     asked = Requirement(requirement)
-    return asked.specifier.contains(found.installed.get(_plain(asked.name), ""), prereleases=True)
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return asked.specifier.contains(found.installed.get(normal(asked.name), ""), prereleases=True)
 
 
 def _markers(version: str) -> dict[str, str]:
