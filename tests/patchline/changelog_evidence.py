@@ -15,6 +15,7 @@ from patchline.project import Project
 from patchline.proofs import evidence
 from patchline.proofs.suite import Run, Test
 from patchline.release import record
+from patchline.seal import sealed
 
 OF = "demo==1.0"
 OVERLAY = f"sha256:{'a' * 64}"
@@ -52,7 +53,7 @@ layouts = [{ model = "big", prefill = 1, decode = 2, stock = "serves", overlay =
 def keep(project: Project, kind: str, covers: dict[str, str], result: object) -> Path:
     """Evidence of a day that is not today."""
     made = evidence.Evidence(evidence.SCHEMA, kind, OF, covers, MADE, {}, msgspec.to_builtins(result), "")
-    return evidence.keep(evidence.sealed(made), project)
+    return evidence.keep(sealed(made), project)
 
 
 def covers(project: Project, tests: dict[str, list[str]]) -> dict[str, str]:

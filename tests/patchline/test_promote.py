@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Barrier, Thread
 
@@ -29,11 +28,13 @@ from patchline.image.registry.repository import Repository
 from patchline.lines.build import Built
 from patchline.lines.line import Line
 from patchline.project import Project
-from patchline.proofs import evidence
+from patchline.proofs import evidence, grafts
 from patchline.proofs.env import Environment
 from patchline.release import records
-from patchline.release.promote import Promoted, promote
+from patchline.release.promote import promote
 from patchline.release.publish import publish
+from patchline.release.released import Released
+from patchline.seal import sealed
 
 NIGHTLY = f"v1.6.0-nightly-{DAY}-tiny.1"
 RELEASE = "v1.6.0-tiny.1"
@@ -62,12 +63,6 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, small_vllm: Environmen
     monkeypatch.setattr(referrers, "SETTLE", 0.0)
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    with registries.registry(tmp_path_factory.mktemp("registry")) as running:
-        yield running
-
-
 @pytest.fixture
 def project(proven: Path, tmp_path: Path) -> Project:
     return Project(shutil.copytree(proven, tmp_path / "p", symlinks=True))
@@ -87,7 +82,7 @@ def nightly(built: Built, host: str, name: str) -> str:
         return publish(built, Repository(client, name, push=True), date=DAY).tag
 
 
-def promoted(built: Built, host: str, name: str, nightly: str = NIGHTLY, to: str = "", **more: bool) -> Promoted:
+def promoted(built: Built, host: str, name: str, nightly: str = NIGHTLY, to: str = "", **more: bool) -> Released:
     project = built.carried[0].project
     with Client(host, QUICK) as client:
         source = Repository(client, name, push=True)
@@ -241,9 +236,18 @@ def test_proofs_are_judged_again(shared: Registry, built: Built, project: Projec
     found = evidence.read(path)
     assert found is not None
     text = json.dumps(found.result).replace('"failed"', '"passed"')
-    evidence.keep(evidence.sealed(msgspec.structs.replace(found, result=json.loads(text))), project)
+    evidence.keep(sealed(msgspec.structs.replace(found, result=json.loads(text))), project)
     with pytest.raises(Refused, match=r"prove vllm==0\.31\.0: its evidence does not show it"):
         promoted(built, shared.host, "judged/out")
+
+
+def test_proofs_without_compiled_code_release_nothing(
+    shared: Registry, built: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nightly(built, shared.host, "in/part")
+    monkeypatch.setitem(grafts.BUILDS, "0.31.0", "0.30.0")
+    with pytest.raises(Refused, match=r"prove vllm==0\.31\.0: it can only be proven without its compiled code: vllm=="):
+        promoted(built, shared.host, "in/part")
 
 
 def test_a_gate_of_another_overlay(shared: Registry, built: Built) -> None:
@@ -257,7 +261,7 @@ def test_a_gate_that_was_not_passed(shared: Registry, built: Built, project: Pro
     nightly(built, shared.host, "gate/failed")
     kept = promoting.passed(built)
     result = json.loads(json.dumps(kept.result).replace('"passed": true', '"passed": false', 1))
-    evidence.keep(evidence.sealed(msgspec.structs.replace(kept, result=result)), project)
+    evidence.keep(sealed(msgspec.structs.replace(kept, result=result)), project)
     with pytest.raises(Refused, match="its record does not show that it was passed"):
         promoted(built, shared.host, "gate/failed")
 
@@ -395,7 +399,7 @@ def test_two_at_once(shared: Registry, built: Built, project: Project, tmp_path:
     """Of one image, from two checkouts: both end well, with the same tag."""
     nightly(built, shared.host, "both/out")
     other = Project(shutil.copytree(project.root, tmp_path / "other", symlinks=True))
-    together, met, done = Barrier(2, timeout=200), list[int](), list[Promoted]()
+    together, met, done = Barrier(2, timeout=200), list[int](), list[Released]()
 
     def wait(handler: Handler) -> bool:
         if handler.command == "HEAD" and handler.path.endswith(RELEASE) and len(met) < 2:

@@ -27,6 +27,7 @@ from patchline.proofs.upstream import process, runs, verdict
 from patchline.proofs.upstream.check import Checked, check
 from patchline.proofs.upstream.process import FileRun, Outcome
 from patchline.proofs.upstream.suites import path_of
+from patchline.seal import sealed
 from patchline.series.carried import Carried, carried
 
 MENDED = core(l3="# three")["demo/core.py"].replace("return total", "return max(1, total // tp)")
@@ -441,11 +442,11 @@ def test_a_verdict_is_drawn_from_what_tests_did(upstream: Upstream, counted: Cal
     counted()
     data = json.loads(path.read_text())
     data["result"]["tests/test_core.py"]["tests"]["test_same"] = "failed"
-    evidence.keep(evidence.sealed(msgspec.convert(data, Evidence)), series.project)
+    evidence.keep(sealed(msgspec.convert(data, Evidence)), series.project)
     assert check(series).verdict.stands
     assert counted() == ["the overlay"]
     data["result"]["tests/test_core.py"]["tests"] = 3
-    evidence.keep(evidence.sealed(msgspec.convert(data, Evidence)), series.project)
+    evidence.keep(sealed(msgspec.convert(data, Evidence)), series.project)
     assert "is not of 1 runs" in refused(series, SourceMismatch)
 
 

@@ -47,6 +47,7 @@ def data(done: Proven) -> dict[str, Any]:
         "overlaid": _totals(done.overlaid),
         "before": {name: _totals(run) for name, run in done.before.items()},
         "verified": done.verified,
+        "without_its_compiled_code": done.without,
         "noted": _noted(done),
     }
 
@@ -103,6 +104,8 @@ def text(done: Proven) -> str:
         lines.append(
             f"judged from the evidence of {done.verified}, which covers exactly these inputs; --fresh runs it again"
         )
+    if done.without:
+        lines.append(f"WITHOUT ITS COMPILED CODE, of its Python tree alone: {done.without}")
     proven = sum(proof.stands for proof in done.proofs)
     return "\n".join(
         [*lines, f"{proven} of {len(done.proofs)} patches proven for {done.name}, overlay {done.overlay.digest}"]

@@ -9,14 +9,18 @@ from pathlib import Path
 from patchline.errors import UsageError
 from patchline.overlay import Overlay
 from patchline.progress import say
-from patchline.proofs import env, installed, suite, tree
+from patchline.proofs import env, grafts, installed, suite, tree
+from patchline.proofs.grafts import Graft
 from patchline.proofs.suite import Place, Run
 from patchline.series.carried import Carried
 
 PARALLEL = 2
 """Runs at a time: each is one process that computes."""
 
-_ENVIRONMENTS = {"vllm": env.for_vllm, "dynamo": env.for_frontend}
+_ENVIRONMENTS: dict[str, Callable[[str], tuple[str, ...]]] = {
+    "vllm": lambda version: env.for_vllm(version, grafts.BUILDS.get(version, "")),
+    "dynamo": env.for_frontend,
+}
 """What holds the installed package of a pin, by its upstream. A change on Dynamo's vLLM worker will want vLLM, too."""
 
 
@@ -107,12 +111,21 @@ def environment(carried: Carried) -> env.Environment:
         UsageError: none is known for this upstream.
         As `env.environment`.
     """
-    return env.environment(*_requirements(carried))
+    return env.environment(*_requirements(carried), graft=graft(carried))
+
+
+def graft(carried: Carried) -> Graft | None:
+    """What stands in for a CPU build that this pin does not have; None where it has one."""
+    version = carried.pin.version
+    if carried.upstream.name != "vllm" or version not in grafts.BUILDS:
+        return None
+    return Graft(version, grafts.BUILDS[version], carried.repo, carried.base())
 
 
 def requirements(carried: Carried) -> str:
     """What that environment is made of, as one text for evidence to cover."""
-    return " ".join((f"python=={env.PYTHON[0]}.{env.PYTHON[1]}", *_requirements(carried)))
+    more = [str(one) for one in [graft(carried)] if one]
+    return " ".join((f"python=={env.PYTHON[0]}.{env.PYTHON[1]}", *_requirements(carried), *more))
 
 
 def host(carried: Carried) -> dict[str, str]:

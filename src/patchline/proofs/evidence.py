@@ -20,6 +20,7 @@ from patchline import __version__, files
 from patchline.errors import SourceMismatch
 from patchline.progress import say
 from patchline.project import Project, cache_dir
+from patchline.seal import sealed
 
 SCHEMA = 2
 """Of the files; one of another schema is not evidence."""
@@ -27,6 +28,9 @@ SCHEMA = 2
 _ROOM = Path(__file__).parent
 _CODE = (_ROOM.parent / "kv_heads.py", _ROOM.parent / "overlay.py")
 """Outside this room, what decides what a proof finds."""
+
+_MAKING = ("env.py", "grafts.py", "pip_said.py")
+"""What makes an environment: its recipe and its requirements stand for it."""
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,12 +66,6 @@ def new(kind: str, of: str, covers: dict[str, str], result: Any, packages: dict[
     return sealed(Evidence(SCHEMA, kind, of, covers, made, host, result, ""))
 
 
-def sealed(evidence: Evidence) -> Evidence:
-    """The same, under the seal of what it says now."""
-    unsealed = msgspec.json.encode(msgspec.structs.replace(evidence, seal=""), order="sorted")
-    return msgspec.structs.replace(evidence, seal=f"sha256:{hashlib.sha256(unsealed).hexdigest()}")
-
-
 def digest_of(kind: str, of: str, covers: dict[str, str]) -> str:
     """sha256, in hex, of the canonical JSON of kind, pin and coverage."""
     parts = json.dumps([SCHEMA, kind, of, covers], sort_keys=True, separators=(",", ":"))
@@ -76,9 +74,7 @@ def digest_of(kind: str, of: str, covers: dict[str, str]) -> str:
 
 def code(part: str = "") -> dict[str, str]:
     """Covers the modules of this room, and of one `part` of it, that run tests and draw verdicts."""
-    here = [
-        path for path in _ROOM.glob("*.py") if path.name != "env.py"
-    ]  # its recipe and its requirements stand for it
+    here = [path for path in _ROOM.glob("*.py") if path.name not in _MAKING]
     found = {"machine": platform.machine(), "patchline's proofs": _digest([*here, *_CODE])}
     return found | ({f"patchline's proofs: {part}": _digest((_ROOM / part).glob("*.py"))} if part else {})
 

@@ -15,7 +15,7 @@ import msgspec
 from patchline.errors import UsageError
 from patchline.overlay import Overlay, overlay
 from patchline.proofs import env, evidence
-from patchline.proofs.bench import Bench, host, requirements, together
+from patchline.proofs.bench import Bench, graft, host, requirements, together
 from patchline.proofs.steps import steps
 from patchline.proofs.suite import TESTS, Run
 from patchline.proofs.verdicts import Proof, judge, needed
@@ -42,6 +42,8 @@ class Proven(NamedTuple):
     """By the name of a patch after the first: its tests' run on the patches before it."""
     verified: str
     """When the evidence was made that was judged here; empty where the tests ran now."""
+    without: str
+    """What stood in for compiled code that there is none of; empty where the whole package was installed."""
 
     @property
     def stands(self) -> bool:
@@ -69,7 +71,8 @@ def prove(carried: Carried, *, limit: float = LIMIT, fresh: bool = False, record
     covers = coverage(carried, all_steps, tests)
     found = None if fresh else evidence.find(carried.project, KIND, carried.name, covers)
     runs = _Runs(*msgspec.convert(found.result, _Runs)) if found else _run_all(carried, all_steps, tests, limit)
-    done = Proven(carried.name, made, _judge(carried, all_steps, tests, runs), *runs, found.made if found else "")
+    judged, stand_in = _judge(carried, all_steps, tests, runs), graft(carried)
+    done = Proven(carried.name, made, judged, *runs, found.made if found else "", str(stand_in or ""))
     if done.stands and (not found or record):
         kept = found or evidence.new(KIND, carried.name, covers, msgspec.to_builtins(runs), host(carried))
         evidence.keep(kept, carried.project if record else None)

@@ -15,11 +15,12 @@ from patchline.gates import fleets, records
 from patchline.lines.line import Asks, Line
 from patchline.overlay import overlay
 from patchline.project import Project
-from patchline.proofs import evidence, prove
+from patchline.proofs import bench, evidence, prove
 from patchline.proofs.evidence import Evidence
 from patchline.proofs.held import hunks
 from patchline.proofs.steps import steps
 from patchline.release.plan import Step
+from patchline.release.proof import kept
 from patchline.release.record import Record, Series
 from patchline.series.carried import Carried
 
@@ -65,20 +66,21 @@ def of_series(found: Carried) -> Iterator[Need]:
     tests, made = prove.tests_of_all(found), found.name
     covers = prove.coverage(found, steps(found, overlay(found)), tests)
     for kind, more in ((prove.KIND, {}), (hunks.KIND, evidence.code("held"))):
-        missing = _not_covered(_kept(found.project, kind, made), covers | more)
+        missing = _in_part(found) or _not_covered(kept(found.project, kind, made), covers | more)
         if not missing and not _stands(found, kind):
             missing = "its evidence does not show it"
         yield Need(kind, made, missing, f"nox -s {kind} -- {made} --record")
 
 
+def _in_part(found: Carried) -> str:
+    """Why proofs on this pin are not enough: there is no build of it that could be run as a whole."""
+    stand_in = bench.graft(found)
+    return f"it can only be proven without its compiled code: {stand_in}" if stand_in else ""
+
+
 def _stands(found: Carried, kind: str) -> bool:
     """Judges evidence that covers today's inputs: nothing is run then."""
     return (prove.prove(found) if kind == prove.KIND else hunks.hunks(found)).stands
-
-
-def _kept(project: Project, kind: str, of: str) -> Evidence | None:
-    found = evidence.read(evidence.path_of(project, kind, of))
-    return found if found and (found.kind, found.of) == (kind, of) else None
 
 
 def _not_covered(found: Evidence | None, covers: dict[str, str]) -> str:
@@ -108,7 +110,7 @@ def _gate(project: Project, name: str, asks: Asks, series: Series | None, image:
     if series is None:
         return "the image carries no series on vllm, which gates are of"
     fleet = fleets.select(fleets.load(fleets.path_of(project)), name)
-    found = _kept(project, records.kind_of(name), series.pin)
+    found = kept(project, records.kind_of(name), series.pin)
     if found is None:
         return "there is no record of it"
     if found.covers.get("overlay") != series.overlay:
@@ -130,7 +132,7 @@ def of_smoke(project: Project, line: Line, record: Record) -> Iterator[Need]:
         return
     from patchline.lines import smoke
 
-    found, missing = _kept(project, smoke.KIND, line.name), ""
+    found, missing = kept(project, smoke.KIND, line.name), ""
     if found is None:
         missing = "there is no evidence of it in the project"
     elif (found.covers.get("image"), found.covers.get("overlay")) != (record.image, record.overlay):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from patchline.pins import Pin, Upstream, load, name_of, select
 from patchline.project import Project, find
-from patchline.series.apply import Result, to_pin
-from patchline.sources.checkout import checkout
+
+if TYPE_CHECKING:
+    from patchline.series.apply import Result
 
 
 class Carried(NamedTuple):
@@ -40,6 +41,8 @@ class Carried(NamedTuple):
 
     def base(self) -> str:
         """The commit that the series begins on; the pin is fetched and checked out where it is not."""
+        from patchline.sources.checkout import checkout  # many only ask for names
+
         return checkout(self.project, self.upstream, self.pin).base
 
     def apply(self, *, discard: bool = False) -> Result:
@@ -48,6 +51,8 @@ class Carried(NamedTuple):
         Raises:
             DoesNotApply, Refused, SourceMismatch, Unreachable, UsageError: see `to_pin` and `checkout`.
         """
+        from patchline.series.apply import to_pin
+
         return to_pin(self.repo, self.base(), self.series, discard=discard)
 
 
