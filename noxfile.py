@@ -160,6 +160,13 @@ def promote(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def reproduce(session: nox.Session) -> None:
+    """Cut a release's image again from its record, and compare digests: nox -s reproduce -- TAG."""
+    for_images(session)
+    patchline(session, "reproduce")
+
+
+@nox.session(default=False)
 def nightly(session: nox.Session) -> None:
     """The main job: checkout, apply, lint, prove, build, gates, smoke test; with --publish the tag, too."""
     for_images(session)
@@ -170,6 +177,12 @@ def nightly(session: nox.Session) -> None:
 def rebase(session: nox.Session) -> None:
     """Say what each patch is on another version: nox -s rebase -- vllm --onto 0.33.0, or --all."""
     patchline(session, "rebase")
+
+
+@nox.session(default=False)
+def drop(session: nox.Session) -> None:
+    """Drop a patch, the rest proven again: nox -s drop -- vllm/NAME --reason upstream --in 0.34.0."""
+    patchline(session, "drop")
 
 
 @nox.session(default=False)

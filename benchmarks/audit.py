@@ -13,21 +13,30 @@ import hashlib
 import io
 import json
 import os
-import random
-import socket
 import struct
-import subprocess
-import sys
 import tarfile
 import tempfile
-import time
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
-import httpx2
+from loopback import (
+    LAYERS,
+    SITE,
+    Limit,
+    Ran,
+    add,
+    hashed,
+    median,
+    noise,
+    peak,
+    put,
+    put_manifest,
+    put_pieces,
+    registry,
+    run,
+    told,
+)
 
 from patchline.audit import image
 from patchline.download import cached, digest
@@ -36,17 +45,13 @@ from patchline.image.reference import parse
 from patchline.image.registry.client import Client
 from patchline.image.registry.remote import Remote
 from patchline.image.registry.repository import Repository
-from patchline.image.registry.upload import upload
 from patchline.pins import ArchivePin, PinFile, Upstream, write
 from patchline.project import Project
 
-SITE = "opt/venv/lib/python3.12/site-packages"
 INFO = "vllm-0.31.0.dist-info"
 FILES = 3200
 """Of the installed package, as many as vLLM has."""
 MTIME = 1_700_000_000
-PART = 2**20
-LAYERS = 4
 TIMES = 2.0
 """Of the time of streaming and hashing."""
 LARGE = 1024
@@ -55,15 +60,6 @@ MEMORY = 300
 """MiB."""
 FLAT = 1.15
 """Memory at the largest size against that at the smallest."""
-
-
-class Ran(NamedTuple):
-    """One process: wall and processor time in seconds, its peak memory in MiB, and findings."""
-
-    seconds: float
-    cpu: float
-    memory: float
-    findings: int
 
 
 def modules() -> dict[str, bytes]:
@@ -81,7 +77,7 @@ def project(root: Path) -> Project:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as tar:
         for name, data in {**modules(), "vllm.egg-info/top_level.txt": b"vllm\n"}.items():
-            _add(tar, f"vllm-0.31.0/{name}", data)
+            add(tar, f"vllm-0.31.0/{name}", data, MTIME)
     pinned = PinFile(name="vllm-0.31.0.tar.gz", sha256=digest(file.getvalue()), size=len(file.getvalue()))
     at = cached(pinned.name, pinned.sha256)
     at.parent.mkdir(parents=True)
@@ -100,29 +96,12 @@ def package() -> bytes:
         for name, data in modules().items():
             value = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
             rows.append(f"{name},sha256={value},{len(data)}\n")
-            _add(tar, f"{SITE}/{name}", data)
+            add(tar, f"{SITE}/{name}", data, MTIME)
             folder, _, module = name.rpartition("/")
             head = b"\xcb\x0d\r\n" + struct.pack("<3I", 0, MTIME, len(data))
-            _add(tar, f"{SITE}/{folder}/__pycache__/{module[:-3]}.cpython-312.pyc", head + data)
-        _add(tar, f"{SITE}/{INFO}/RECORD", "".join([*rows, f"{INFO}/RECORD,,\n"]).encode())
+            add(tar, f"{SITE}/{folder}/__pycache__/{module[:-3]}.cpython-312.pyc", head + data, MTIME)
+        add(tar, f"{SITE}/{INFO}/RECORD", "".join([*rows, f"{INFO}/RECORD,,\n"]).encode(), MTIME)
     return file.getvalue()
-
-
-def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
-    info = tarfile.TarInfo(name)
-    info.size, info.mtime = len(data), MTIME
-    tar.addfile(info, io.BytesIO(data))
-
-
-def noise(seed: int, size: int) -> Iterator[bytes]:
-    """A layer of one file of random bytes, made again each time it is asked for."""
-    info = tarfile.TarInfo(f"data/{seed}")
-    info.size = size
-    yield info.tobuf()
-    numbers = random.Random(seed)
-    for _ in range(size // PART):
-        yield numbers.randbytes(PART)
-    yield bytes(1024)
 
 
 def packed(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -142,31 +121,9 @@ def put_image(client: Client, megabytes: int, gzip: bool) -> str:
     def pieces(seed: int) -> Iterator[bytes]:
         return packed(noise(seed, size)) if gzip else noise(seed, size)
 
-    layers = []
-    for seed in range(LAYERS):
-        total, length = hashlib.sha256(), 0
-        for piece in pieces(seed):
-            total.update(piece)
-            length += len(piece)
-        blob = model.Descriptor(kind, f"sha256:{total.hexdigest()}", length)
-        upload(target, blob, lambda seed=seed: pieces(seed))  # type: ignore[misc]
-        layers.append(blob)
-    layers.append(_put(target, package(), model.LAYER))
-    ids = [one.digest for one in layers]  # nobody unpacks them, so nobody compares them
-    config = {"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": ids}}
-    parts = [
-        {"mediaType": one.media_type, "digest": one.digest, "size": one.size}
-        for one in (_put(target, model.made(config).data, model.CONFIG), *layers)
-    ]
-    manifest = model.made({"schemaVersion": 2, "mediaType": model.MANIFEST, "config": parts[0], "layers": parts[1:]})
-    target.put(manifest)
-    return f"{target.client.host}/{target.name}@{manifest.digest}"
-
-
-def _put(target: Repository, data: bytes, kind: str) -> model.Descriptor:
-    blob = model.Descriptor(kind, f"sha256:{hashlib.sha256(data).hexdigest()}", len(data))
-    upload(target, blob, lambda: iter([data]))
-    return blob
+    layers = [put_pieces(target, lambda seed=seed: pieces(seed), kind) for seed in range(LAYERS)]  # type: ignore[misc]
+    made = put_manifest(target, [*layers, put(target, package(), model.LAYER)])
+    return f"{target.client.host}/{target.name}@{made}"
 
 
 def step(name: str, reference: str, root: Path) -> None:
@@ -177,52 +134,8 @@ def step(name: str, reference: str, root: Path) -> None:
     else:
         found = parse(reference)
         with Client(found.host) as client:
-            source = Remote(Repository(client, found.name), found)
-            for layer in base.find(source).layers:
-                for _ in source.chunks(layer):
-                    pass
-    lines = Path("/proc/self/status").read_text().splitlines()
-    peak = int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
-    print(json.dumps({"memory": peak, "findings": findings}))
-
-
-def run(name: str, reference: str, root: Path) -> Ran:
-    """Runs one step as a process of its own."""
-    began = time.perf_counter()
-    words = [sys.executable, __file__, "--step", name, reference, str(root)]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert process.stdout is not None
-    said = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - began
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, f"{name} ended with {process.returncode}"
-    return Ran(seconds, usage.ru_utime + usage.ru_stime, **json.loads(said))
-
-
-@contextmanager
-def registry(at: Path) -> Iterator[str]:
-    """Debian's docker-registry on loopback; gives its host."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        host = f"127.0.0.1:{probe.getsockname()[1]}"
-    storage = {"filesystem": {"rootdirectory": str(at / "storage")}}
-    http = {"addr": host, "secret": "of a bench"}
-    config = {"version": "0.1", "log": {"level": "error"}, "storage": storage, "http": http}
-    (at / "config.yml").write_text(json.dumps(config))
-    with (at / "log").open("wb") as out:
-        process = subprocess.Popen(["docker-registry", "serve", str(at / "config.yml")], stdout=out, stderr=out)
-    try:
-        for _ in range(200):
-            try:
-                httpx2.get(f"http://{host}/v2/", trust_env=False)
-                break
-            except httpx2.HTTPError:
-                time.sleep(0.05)
-        yield host
-    finally:
-        process.terminate()
-        process.wait()
+            hashed(Remote(Repository(client, found.name), found))
+    print(json.dumps({"memory": peak(), "findings": findings}))
 
 
 def measure(host: str, root: Path, sizes: list[int], rounds: int, gzip: bool) -> list[tuple[int, Ran, Ran]]:
@@ -231,29 +144,30 @@ def measure(host: str, root: Path, sizes: list[int], rounds: int, gzip: bool) ->
     for size in sizes:
         with Client(host) as client:
             reference = put_image(client, size, gzip)
-        run("audit", reference, root)  # the page cache is warm for both, and the pin checked out
-        pairs = [(run("hash", reference, root), run("audit", reference, root)) for _ in range(rounds)]
-        hashed, audited = (sorted(ran)[len(ran) // 2] for ran in zip(*pairs, strict=True))
-        assert audited.findings == 0, "the image is right, and the audit found something"
-        figures.append((size, hashed, audited))
+        run(__file__, "audit", reference, str(root))  # the page cache is warm for both, and the pin checked out
+        pairs = [
+            (run(__file__, "hash", reference, str(root)), run(__file__, "audit", reference, str(root)))
+            for _ in range(rounds)
+        ]
+        streamed, audited = (median(ran) for ran in zip(*pairs, strict=True))
+        assert audited.said["findings"] == 0, "the image is right, and the audit found something"
+        figures.append((size, streamed, audited))
     return figures
 
 
-def told(figures: list[tuple[int, Ran, Ran]]) -> bool:
+def shown(figures: list[tuple[int, Ran, Ran]]) -> bool:
     """Prints figures and limits; whether all of these held."""
     print("| MB | what | seconds | of a processor | MiB at most |\n|---|---|---|---|---|")
     for size, *both in figures:
         for what, ran in zip(("stream and hash", "audit"), both, strict=True):
-            print(f"| {size} | {what} | {ran.seconds:.2f} | {ran.cpu:.2f} | {ran.memory:.0f} |")
+            print(f"| {size} | {what} | {ran.seconds:.2f} | {ran.cpu:.2f} | {ran.said['memory']:.0f} |")
     large = [one for one in figures if one[0] >= LARGE]
-    limits = [(f"{size} MB: time against hashing", one.seconds / other.seconds, TIMES) for size, other, one in large]
-    limits += [(f"{size} MB: memory, MiB", one.memory, MEMORY) for size, _, one in figures]
-    if len(figures) > 1:
-        limits.append(("memory, largest against smallest", figures[-1][2].memory / figures[0][2].memory, FLAT))
-    print("\n| limit | measured | at most | |\n|---|---|---|---|")
-    for what, value, most in limits:
-        print(f"| {what} | {value:.3g} | {most:g} | {'held' if value <= most else 'MISSED'} |")
-    return all(value <= most for _, value, most in limits)
+    limits = [Limit(f"{size} MB: time against hashing", b.seconds / a.seconds, TIMES, "times") for size, a, b in large]
+    peaks = [(size, ran.said["memory"]) for size, _, ran in figures]
+    limits += [Limit(f"{size} MB: peak memory", most, MEMORY, "MiB") for size, most in peaks]
+    if len(peaks) > 1:
+        limits.append(Limit("memory, largest against smallest", peaks[-1][1] / peaks[0][1], FLAT, "times"))
+    return told(limits)
 
 
 def main() -> int:
@@ -271,7 +185,7 @@ def main() -> int:
         os.environ["PATCHLINE_CACHE"] = f"{folder}/cache"
         project(Path(folder, "project"))
         figures = measure(host, Path(folder, "project"), chosen.sizes, chosen.rounds, chosen.gzip)
-    return 0 if told(figures) else 1
+    return 0 if shown(figures) else 1
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def test_an_image_that_is_right(whole: Path, tmp_path: Path, capsys: pytest.Capt
     assert [(run["path"], run["patches"]) for run in one["explained"]] == [(CORE, [FIRST, SECOND])]
     assert one["facts"]["image"].startswith("sha256:")
     assert one["facts"]["line"] == NAME
-    assert one["notes"] == []
+    assert one["notes"] == ["what is attached to an image is in registries only: it was not there to be asked for"]
     badge = json.loads((tmp_path / "b.json").read_bytes())
     assert (badge["message"], badge["color"]) == ("every byte explained", "brightgreen")
     assert json.loads((tmp_path / "s.json").read_bytes())["runs"][0]["results"] == []
@@ -73,6 +73,12 @@ def test_an_image_that_is_right(whole: Path, tmp_path: Path, capsys: pytest.Capt
 
 RECORDED = bases.record({**FILES, "demo-1.0.dist-info/METADATA": b"Name: vllm\n"}, "demo-1.0.dist-info")
 FORGED = bases.record({**FILES, "demo/__init__.py": b"import os\n"}, "demo-1.0.dist-info")
+
+
+def good(path: str) -> bytes:
+    """The patched file with the mode and the owner of the base's."""
+    return member(path, PATCHED, mode=0o664, owner=1000)
+
 
 WRONG: dict[str, tuple[Sequence[bytes], list[tuple[str, str]], str]] = {
     "edited by hand": (
@@ -93,6 +99,12 @@ WRONG: dict[str, tuple[Sequence[bytes], list[tuple[str, str]], str]] = {
         ],
         "it is not what the base lock says",
     ),
+    "its bytes, for everybody to write": (
+        [member(CORE, PATCHED, mode=0o666, owner=1000)],
+        [("mode", CORE)],
+        "it has mode 0666, owner 1000:0; the overlay of demo==1.0 makes it 0664, owner 1000:0",
+    ),
+    "its bytes, and somebody else's": ([member(CORE, PATCHED, mode=0o664, owner=7)], [("mode", CORE)], "owner 7:0; "),
     "the patched file is gone": (
         [member(f"{SITE}/demo/.wh.core.py")],
         [("missing", CORE)],
@@ -104,7 +116,7 @@ WRONG: dict[str, tuple[Sequence[bytes], list[tuple[str, str]], str]] = {
         f"it has the pin's bytes: {FIRST}, {SECOND} is not in place",
     ),
     "the whole package was removed and put back": (
-        [member(f"{SITE}/demo/.wh..wh..opq"), member(CORE, PATCHED), member(f"{SITE}/demo/__init__.py")],
+        [member(f"{SITE}/demo/.wh..wh..opq"), good(CORE), member(f"{SITE}/demo/__init__.py")],
         [("missing", f"{SITE}/demo/data.txt")],
         "the base lock lists it",
     ),
@@ -238,7 +250,7 @@ WRONG: dict[str, tuple[Sequence[bytes], list[tuple[str, str]], str]] = {
         "each start of Python runs it",
     ),
     "the package's folder is a link": (
-        [member(f"{SITE}/.wh.demo"), symbolic(f"{SITE}/demo", "/srv/demo"), member("srv/demo/core.py", PATCHED)],
+        [member(f"{SITE}/.wh.demo"), symbolic(f"{SITE}/demo", "/srv/demo"), good("srv/demo/core.py")],
         [
             ("missing", f"{SITE}/demo/__init__.py"),
             ("missing", f"{SITE}/demo/data.txt"),
@@ -264,7 +276,7 @@ RIGHT: dict[str, Sequence[bytes]] = {
     "byte-code of the very source": [member(f"{CACHED}/__init__.cpython-312.pyc", pyc(0))],
     "byte-code of another Python": [member(f"{CACHED}/__init__.cpython-311.pyc", pyc(9))],
     "checked byte-code": [member(f"{CACHED}/core.cpython-312.pyc", pyc(1, 2, 3))],
-    "a hard link to the same bytes": [member("opt/good.py", PATCHED), hard(CORE, "opt/good.py")],
+    "a hard link to the same bytes": [good("opt/good.py"), hard(CORE, "opt/good.py")],
     "a symbolic link to the same bytes": [
         member(f"{SITE}/demo/.wh.data.txt"),
         member("srv/demo/data.txt", FILES["demo/data.txt"]),

@@ -10,15 +10,19 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from datetime import date
 from html.parser import HTMLParser
 from pathlib import Path
 
 import page_projects
 import pytest
+from carrying import core
 from page_projects import AUDIT, BODY, CHANGES, HOSTILE_FILES, ODD, VERDICTS
+from rebasing import two_versions
 
 from patchline.audit import report
 from patchline.audit.finding import Audit, Finding, Known
+from patchline.changelog import news
 from patchline.cli import Outcome
 from patchline.commands import page as verb
 from patchline.errors import UsageError
@@ -161,6 +165,34 @@ def test_verdicts_over_versions(read: Read) -> None:
     assert re.findall(r"\d\.\d", table[1])[:3] == ["0.9", "1.0", "2.0"]
 
 
+def test_dropped_patches_have_rows_over_versions(read: Read) -> None:
+    """Dropped on demo 1.0, which has it: named by its news."""
+    [row] = [text for at, text in read.all("tr") if at.get("class") == "gone"]
+    assert row.startswith("two")
+    assert "until 2026-03-01" in row
+    assert re.findall(r"carried|dropped|unknown", row) == ["carried", "dropped", "dropped"]
+    [cell] = {at["title"] for at, text in read.all("span", **{"class": "verdict dropped"}) if "title" in at}
+    assert cell == "Upstream has two heads."
+
+
+def test_a_patch_that_was_dropped_and_taken_in_again_is_no_dropped_one(made: Project, tmp_path: Path) -> None:
+    other = Project(tmp_path / "p")
+    shutil.copytree(made.root, other.root)
+    fields = {"Patch": "demo/1.0/0001-three-heads.patch", "Upstream": "demo==1.0"}
+    news.write(other, "dropped", "three", "It was gone once.", fields=fields, day=date(2026, 1, 1))
+    rows = [text for at, text in Read(page(other).decode()).all("tr") if at.get("class") == "gone"]
+    assert len(rows) == 1
+
+
+def test_a_drop_that_names_no_version_of_its_upstream(made: Project, tmp_path: Path) -> None:
+    other = Project(tmp_path / "p")
+    shutil.copytree(made.root, other.root)
+    fields = {"Patch": "demo/main/0009-odd.patch", "Upstream": "other==7.0"}
+    news.write(other, "dropped", "odd", "Another one has it.", fields=fields, day=date(2026, 4, 1))
+    rows = [text for at, text in Read(page(other).decode()).all("tr") if at.get("class") == "gone"]
+    assert re.findall(r"carried|dropped|unknown", rows[0]) == ["unknown"] * 3
+
+
 def test_a_patch_that_is_carried_on_another_version_too(made: Project, tmp_path: Path) -> None:
     other = Project(tmp_path / "p")
     shutil.copytree(made.root, other.root)
@@ -238,13 +270,47 @@ def test_the_verb_writes_one_file(made: Project, tmp_path: Path, monkeypatch: py
     }
     judged |= {"conflicts": [{"path": "pkg/core.py", "line": 7, "why": "other lines", "base": ""}]}
     verdicts.write_text(json.dumps({"versions": [{"series": "demo==1.0", "onto": "demo==2.0", "patches": [judged]}]}))
-    done = run(made, monkeypatch, "--out", str(tmp_path / "out"), "--audit", str(audit), "--verdicts", str(verdicts))
+    done = run(
+        made,
+        monkeypatch,
+        "--out",
+        str(tmp_path / "out"),
+        "--audit",
+        str(audit),
+        "--verdicts",
+        str(verdicts),
+        "--no-look",
+    )
     path = tmp_path / "out" / "index.html"
     assert (done.exit, done.data["patches"], done.data["findings"]) == (0, 3, 0)
     assert [one.name for one in path.parent.iterdir()] == ["index.html"]
     said = re.sub(r"\s+", " ", "".join(Read(path.read_text()).texts[0]))
     assert "On 2.0it is not there; pkg/core.py:7 (other lines)" in said
     assert "1 known difference of x, with the reason a.py: Other. It is generated." in said
+
+
+ONE, TWO = ("[Demo] Three heads", core(l3="three")), ("[Demo] Nine heads", core(l3="three", l9="nine"))
+
+
+def test_the_verb_looks_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tree that is not here yet is made and audited, and each patch judged on the later version."""
+    project = two_versions(tmp_path / "p", {"setup.py": "# another\n", **core(l9="NINE")}, ONE, TWO)
+    done = run(project, monkeypatch)
+    assert (done.data["audited"], done.data["findings"], done.data["verdicts"]) == (["demo==1.0"], 0, 2)
+    found = Read((project.root / "build/page/index.html").read_text())
+    rows = [re.findall(r"carried|applies|moved|conflicts", text) for at, text in found.all("tr") if "data-of" in at]
+    assert rows == [["carried", "applies"], ["carried", "conflicts"]]
+    assert next(found.all("section", id="unexplained"))[0]["class"] == "calm"
+    work = project.root / "work" / "demo-1.0"
+    (work / "demo" / "core.py").write_text((work / "demo" / "core.py").read_text() + "by_hand = 1\n")
+    assert run(project, monkeypatch).data["findings"] == 1
+    [section] = list(Read((project.root / "build/page/index.html").read_text()).all("section", id="unexplained"))
+    assert section[0]["class"] == "alarm"
+    assert "+by_hand = 1" in section[1]
+    given_one = tmp_path / "audit.json"
+    given_one.write_text('{"audits": [{"subject": "demo==1.0", "compared": 1, "findings": []}]}')
+    assert run(project, monkeypatch, "--audit", str(given_one)).data["findings"] == 0
+    assert run(project, monkeypatch, "--no-look").data["audited"] == []
 
 
 def run(made: Project, monkeypatch: pytest.MonkeyPatch, *words: str) -> Outcome:

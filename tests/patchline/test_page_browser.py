@@ -156,10 +156,18 @@ def test_search(page: Page, words: str, found: list[str]) -> None:
     page.fill("#search", words)
     assert visible(page) == found
     assert page.inner_text("#hits") == f"{len(found)} of 3 patches"
-    assert page.locator(".versions tbody tr:visible").count() == len(found)
+    assert page.locator(".versions tr[data-of]:visible").count() == len(found)
     page.fill("#search", "")
     assert len(visible(page)) == 3
     assert page.inner_text("#hits") == ""
+
+
+def test_search_finds_dropped_patches_by_their_rows(page: Page) -> None:
+    assert page.locator(".versions tr.gone:visible").count() == 1
+    page.fill("#search", "2026-03-01 two")
+    assert (visible(page), page.locator(".versions tr.gone:visible").count()) == ([], 1)
+    page.fill("#search", "terse")
+    assert page.locator(".versions tr.gone:visible").count() == 0
 
 
 def test_search_for_nothing_that_is_there(page: Page) -> None:

@@ -68,6 +68,21 @@ def _held(view: View, path: str, want: Want, seen: Seen | None, change: Change |
         yield Finding("changed", path, f"{_odd(view, path, seen)}, and has to be a file", patch=patch)
     elif want.digest and seen.digest != want.digest:
         yield _other(view, path, want, seen, change)
+    else:
+        yield from _mode(path, want, seen)
+
+
+def _mode(path: str, want: Want, seen: Seen) -> Iterator[Finding]:
+    """A file that has its bytes, and not its mode or its owner."""
+    if seen.held is None:
+        return
+    patch = want.patches[0] if want.patches else ""
+    if want.held is not None and seen.held != want.held:
+        what = f"it has mode {seen.held}; {want.by} makes it {want.held}"
+        yield Finding("mode", path, what, patch=patch, found=seen.digest)
+    elif want.held is None and want.runs is not None and bool(seen.held.mode & 0o100) != want.runs:
+        what = f"it has mode {seen.held}; {want.by} makes it {'a program' if want.runs else 'no program'}"
+        yield Finding("mode", path, what, patch=patch, found=seen.digest)
 
 
 def _other(view: View, path: str, want: Want, seen: Seen, change: Change | None) -> Finding:

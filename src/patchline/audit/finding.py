@@ -10,6 +10,7 @@ KINDS = {
     "unexplained": "a difference from upstream that no patch accounts for",
     "carried-missing": "a carried change that is not in place",
     "changed": "a file whose bytes are not those that it has to have",
+    "mode": "a file with its bytes, and with another mode or owner than it has to have",
     "missing": "a file that has to be there and is not",
     "extra": "a file that nothing accounts for",
     "unlike-pin": "a file that is as it was installed, and not as in the pin's source",
@@ -20,6 +21,7 @@ KINDS = {
     "shadowed": "another place of the same package on sys.path",
     "member": "what no layer of an image should hold",
     "label": "a label that does not say what is there",
+    "provenance": "what is attached to an image, or is not, and does not say what is there",
     "schema": "what another version of this tool wrote",
     "explains-nothing": "an entry of known.toml that stands for nothing",
 }

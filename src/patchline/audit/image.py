@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from patchline.audit import known, labels, layers, project_says, syspath
+from patchline.audit import attached, known, labels, layers, project_says, syspath
 from patchline.audit.compared import Compared, compared
 from patchline.audit.finding import Audit, Explained, Finding, ordered
 from patchline.audit.labels import Said
@@ -54,14 +54,18 @@ def audit(project: Project, reference: str, line_name: str, platform: str, *, st
         question = _question(project, image, line_name, stock)
         kept = {change.path for one in question.agreed.made for change in one.overlay.changes}
         view = layers.view(image, patterns(question.tops, kept))
+        there = attached.read(project, source, image)
     start = syspath.setting(image.config.fields.get("config") or {})
     found = _compared(question, view, pin_tree(project, question.agreed.carried, question.tops), start)
     if not found.held:
         raise SourceMismatch("no file could be compared", where=image.where)
     entries = known.read(question.line.folder) if question.line else ()
-    every_one = dict.fromkeys([*_said(question, view), *found.findings])  # packages of one place share distributions
+    hung = () if stock else attached.findings(project, image, question.said, view, there)
+    every_one = dict.fromkeys(
+        [*_said(question, view), *hung, *found.findings]
+    )  # packages of one place share distributions
     left, accepted = known.split(list(every_one), entries)
-    notes = (*question.agreed.notes, *_notes(question, found.unread))
+    notes = (*question.agreed.notes, *(() if stock else there.notes), *_notes(question, found.unread))
     facts = {"image": image.digest, "line": question.line.name if question.line else "", "base": question.said.base}
     facts |= {} if stock else project_says.facts(question.agreed.made)
     return Audit(reference, found.held, ordered(left), tuple(found.explained), tuple(accepted), notes, facts)

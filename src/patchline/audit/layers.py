@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from patchline.audit.view import Patterns, Seen, View
+from patchline.audit.view import Held, Patterns, Seen, View
 from patchline.audit.watch import Watch
 from patchline.errors import SourceMismatch
 from patchline.image import unpack
@@ -61,7 +61,7 @@ def _view(found: Contents, watch: Watch) -> View:
 
 
 def _seen(node: Node, watch: Watch, path: str) -> Seen:
-    noted = watch.noted.get(path)
+    noted, held = watch.noted.get(path), Held(node.mode, node.uid, node.gid)
     if noted is None:
-        return Seen(node.kind, node.size, node.digest, 0, b"", node.data)
-    return Seen(node.kind, node.size, node.digest or noted.digest, noted.mtime, noted.head, node.data)
+        return Seen(node.kind, node.size, node.digest, 0, b"", node.data, held)
+    return Seen(node.kind, node.size, node.digest or noted.digest, noted.mtime, noted.head, node.data, held)

@@ -13,6 +13,17 @@ HOPS = 40
 """Symbolic links that Linux follows in one path (MAXSYMLINKS)."""
 
 
+class Held(NamedTuple):
+    """Permission bits and owner of a file."""
+
+    mode: int
+    uid: int
+    gid: int
+
+    def __str__(self) -> str:
+        return f"{self.mode:04o}, owner {self.uid}:{self.gid}"
+
+
 class Seen(NamedTuple):
     """What lies at a path."""
 
@@ -26,6 +37,8 @@ class Seen(NamedTuple):
     """The first 16 bytes of byte-code."""
     data: bytes = b""
     """Of a file whose bytes were asked for."""
+    held: Held | None = None
+    """None where nobody looked: in a folder on disk they are the installer's."""
 
 
 class View(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import posixpath
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from patchline.audit.view import View
+from patchline.audit.view import Held, View
 from patchline.errors import SourceMismatch
 from patchline.image import append, digests, places, record
 from patchline.image.lock import Lock
@@ -25,6 +25,10 @@ class Want(NamedTuple):
     patches: tuple[str, ...] = ()
     old: str = ""
     """Digest of the bytes that a patch replaces."""
+    held: Held | None = None
+    """Mode and owner that it has to have; None where nobody knows them."""
+    runs: bool | None = None
+    """Where only that is known: whether its owner may run it, as an overlay says."""
 
 
 GONE = "gone"
@@ -87,7 +91,9 @@ def wanted(place: Installed, lock: Lock | None, patched: Sequence[Patched]) -> d
         made = recorded(place._replace(records=own))  # who adds files can add a RECORD for them
         made |= _locked(place, lock, [one.overlay for one in patched])
     for one in patched:
-        made |= _changed(place, one)
+        made |= {
+            path: want._replace(held=made[path].held if path in made else None) for path, want in _changed(place, one)
+        }
     return made
 
 
@@ -120,17 +126,18 @@ def _locked(place: Installed, lock: Lock, overlays: Sequence[Overlay]) -> dict[s
     start, by = f"{place.root}/", "the base lock"
     made = {path: Want(file.digest, by) for path, file in lock.contents.files.items() if path.startswith(start)}
     made |= {path: Want(digests.of(data), by) for path, data in lock.records.items() if path in place.records}
-    cut = append.entries(lock, places.place(lock, overlays), {}) if overlays else {}
-    made |= {path: Want(digests.of(cut[path].data), "the cut") for path in place.records if path in cut}
+    for path, entry in (append.entries(lock, places.place(lock, overlays), {}) if overlays else {}).items():
+        if entry.kind == "file" and (path in place.records or path.startswith(start)):
+            made[path] = Want(digests.of(entry.data), "the cut", held=Held(entry.mode, entry.uid, entry.gid))
     return {path: want for path, want in made.items() if want.digest}
 
 
-def _changed(place: Installed, one: Patched) -> dict[str, Want]:
-    made = {}
+def _changed(place: Installed, one: Patched) -> Iterator[tuple[str, Want]]:
     for change in one.overlay.changes:
         if change.path.split("/", 1)[0] == place.top:
             digest = GONE if change.new is None else digests.of(change.new.data)
             old = digests.of(change.old.data) if change.old else ""
             by = f"the overlay of {one.overlay.name}"
-            made[posixpath.join(place.site, change.path)] = Want(digest, by, one.patches.get(change.path, ()), old)
-    return made
+            runs = None if change.new is None else bool(change.new.mode & 0o100)
+            patches = one.patches.get(change.path, ())
+            yield posixpath.join(place.site, change.path), Want(digest, by, patches, old, runs=runs)

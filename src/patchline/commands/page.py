@@ -1,4 +1,8 @@
-"""Write the divergence page: one static HTML file that opens from disk and needs no network."""
+"""Write the divergence page: one static HTML file that opens from disk and needs no network.
+
+Before that, the tree of every carried series is audited, and each patch judged on later pinned versions; pins that are
+not here yet are brought for it. With `--no-look` only what is given is used.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="what `rebase --json` printed; repeatable",
     )
 
+    parser.add_argument("--no-look", action="store_true", help="audit no tree and judge no patch for this page")
+
 
 def run(args: argparse.Namespace) -> Outcome:
     """Writes it, whole; see `render.page` and `given` for what is raised."""
@@ -40,6 +46,12 @@ def run(args: argparse.Namespace) -> Outcome:
     audits = [one for path in args.audit for one in given.audits(path)]
     verdicts = [one for path in args.verdicts for one in given.verdicts(path)]
     read = known(project)
+    if not args.no_look:
+        from patchline.page import looked
+
+        subjects = {one.subject for one in audits}  # what was given stands for what would be looked for
+        audits = [*(one for one in looked.audits(project) if one.subject not in subjects), *audits]
+        verdicts = [*looked.verdicts(project), *verdicts]
     made = render.page(project, verdicts=verdicts, audits=audits, read=read)
     path = (args.out or project.root / "build" / "page") / render.FILE
     write_whole(path, made)

@@ -1,4 +1,4 @@
-"""What the page is given by others, as JSON: verdicts on other versions, and audits. Neither is looked for here."""
+"""What the page is given by others, as JSON: verdicts on other versions, and audits; `looked` finds its own."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ VERDICTS = {
     "upstream": "Upstream has it.",
     "not-needed": "Its tests pass without it.",
     "carried": "It is carried on this version.",
+    "dropped": "It is carried no more since this version.",
     UNKNOWN: "Nobody has looked yet.",
 }
 """Every word of the timeline, with what it means."""

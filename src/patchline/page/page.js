@@ -47,6 +47,7 @@
   // Search: every word has to be in a patch's text, its diff included.
   const search = one("#search"), hits = one("#hits"), none = one("#none");
   const patches = all("article.patch").map((element) => ({ element, row: one(`tr[data-of="${CSS.escape(element.id)}"]`), text: null }));
+  const gone = all("tr.gone");
   search.addEventListener("input", () => {
     const wanted = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     let found = 0;
@@ -57,6 +58,7 @@
       patch.row.hidden = !shown;
       found += shown;
     }
+    for (const row of gone) row.hidden = !wanted.every((word) => row.textContent.toLowerCase().includes(word));
     none.hidden = found > 0;
     hits.textContent = wanted.length ? `${found} of ${patches.length} patches` : "";
   });

@@ -17,7 +17,8 @@ from patchline import __version__
 from patchline.changelog import words
 from patchline.changelog.entries import Known, known, spelled
 from patchline.page.given import VERDICTS, Audit, Verdict
-from patchline.page.views import columns, dropped
+from patchline.page.gone import dropped
+from patchline.page.views import columns
 from patchline.page.visible import prose, visible
 from patchline.pins import load
 from patchline.project import Project

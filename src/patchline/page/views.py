@@ -14,6 +14,7 @@ from patchline.changelog.marks import Counts
 from patchline.changelog.news import Fragment, bare
 from patchline.page.code import Code, codes
 from patchline.page.given import UNKNOWN, VERDICTS, Verdict
+from patchline.page.gone import Cell, Gone, drops, row, versions_of
 from patchline.pins import Upstream
 from patchline.project import Project
 
@@ -23,14 +24,6 @@ class Paragraph(NamedTuple):
 
     form: str
     text: str
-
-
-class Cell(NamedTuple):
-    """One patch on one version."""
-
-    version: str
-    word: str
-    why: str
 
 
 class View(NamedTuple):
@@ -64,6 +57,8 @@ class Column(NamedTuple):
     versions: list[str]
     """Oldest first."""
     views: list[View]
+    gone: list[Gone]
+    """The patches that were dropped, the newest drop first."""
 
     @property
     def files(self) -> int:
@@ -91,19 +86,27 @@ def columns(
 ) -> list[Column]:
     """Every upstream that patches are carried on, in the pins' order."""
     found = [
-        _column(project, upstream, [one for one in known.entries if one.upstream == name], verdicts)
+        _column(project, upstream, [one for one in known.entries if one.upstream == name], verdicts, known.news)
         for name, upstream in upstreams.items()
     ]
     return [column for column in found if column.views]
 
 
-def _column(project: Project, upstream: Upstream, entries: list[Entry], verdicts: Sequence[Verdict]) -> Column:
+def _column(
+    project: Project, upstream: Upstream, entries: list[Entry], verdicts: Sequence[Verdict], told: Sequence[Fragment]
+) -> Column:
+    ours = [drop for drop in drops(upstream.name, told) if drop[1].key not in {one.key for one in entries}]
     ported = [path.name for path in (project.root / "patches" / upstream.name).glob("*") if (path / "series").is_file()]
     judged = [one.version for one in verdicts if one.upstream == upstream.name]
-    versions = sorted({*(pin.version for pin in upstream.pins), *ported, *judged}, key=Version)
+    dropped = [version for drop in ours for version in versions_of(*drop)]
+    versions = sorted({*(pin.version for pin in upstream.pins), *ported, *judged, *dropped}, key=Version)
     said = {(one.version, one.patch): one for one in verdicts if one.upstream == upstream.name}
     views = [_view(entry, [_cell(project, entry, version, said) for version in versions]) for entry in entries]
-    return Column(upstream.name, changelog.SPELLED.get(upstream.name, upstream.name), upstream.carried, versions, views)
+    spelled, gone = (
+        changelog.SPELLED.get(upstream.name, upstream.name),
+        [row(*drop, versions, told) for drop in ours],
+    )
+    return Column(upstream.name, spelled, upstream.carried, versions, views, gone)
 
 
 def _view(entry: Entry, cells: list[Cell]) -> View:
@@ -137,8 +140,3 @@ def _form(lines: list[str]) -> str:
     if all(line.startswith((" ", "\t")) for line in lines) or lines[0].startswith(("diff ", "--- ", "@@ ")):
         return "code"
     return "lines" if any(re.match(r"\s*([-*]|\d+[.)])\s", line) for line in lines) else "text"
-
-
-def dropped(told: Sequence[Fragment]) -> list[tuple[Fragment, str]]:
-    """Every drop, newest first: its news, and the patch file that is gone."""
-    return [(one, f"patches/{'/'.join(patch)}") for one in told if one.kind == "dropped" for patch in one.patches]
