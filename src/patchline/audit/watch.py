@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from patchline.audit.view import real
 from patchline.errors import SourceMismatch
-from patchline.image.contents import MOST, Asked
+from patchline.image.contents import MOST, OPAQUE, Asked
+from patchline.image.layer import removed_by
 from patchline.image.unpack import Read
 
 _BYTECODE_HEAD = 16
@@ -69,8 +70,8 @@ class Watch:
 
     def _noted(self, member: TarInfo, path: str, read: Read, own: set[str]) -> Iterator[tuple[TarInfo, Read]]:
         folder, name = posixpath.split(path)
-        if name.startswith(".wh."):
-            self._remove(folder if name == ".wh..wh..opq" else posixpath.join(folder, name[4:]), own)
+        if (gone := removed_by(path)) is not None:
+            self._remove(folder if name == OPAQUE else gone, own)
             yield member, read
             return
         own.add(path)

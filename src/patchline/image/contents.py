@@ -21,7 +21,8 @@ MOST = 16 * 2**20
 
 _HIDDEN = MARK + MARK
 """Before the name of what is about the layer itself."""
-_OPAQUE = f"{_HIDDEN}.opq"
+OPAQUE = f"{_HIDDEN}.opq"
+"""The name of what hides all that lower layers have in its folder."""
 
 
 class Node(NamedTuple):
@@ -69,7 +70,7 @@ class Contents:
             path = _path(member.name, where)
             folder, name = posixpath.split(path)
             if name.startswith(MARK):
-                if name == _OPAQUE:
+                if name == OPAQUE:
                     removed.append((folder, False))
                 elif not name.startswith(_HIDDEN):  # bookkeeping of aufs
                     removed.append((posixpath.join(folder, name.removeprefix(MARK)), True))
