@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from patchline.audit import bill, statement
-from patchline.audit.finding import Finding
+from patchline.audit.finding import ATTACHED, Finding
 from patchline.audit.labels import Said
 from patchline.audit.view import View
 from patchline.errors import SourceMismatch, UsageError
@@ -20,7 +20,6 @@ from patchline.project import Project
 from patchline.release import provenance, records, sbom
 from patchline.release.record import Record
 
-KIND = "provenance"
 _KINDS = {provenance.KIND: "provenance", sbom.KIND: "bill of materials"}
 
 
@@ -51,7 +50,7 @@ def read(project: Project, source: Source, image: Base) -> Attached:
             try:
                 artifacts.append((one.digest, referrers.read(source.repository, one)))
             except SourceMismatch as gone:
-                bad.append(Finding(KIND, one.digest, gone.what))
+                bad.append(Finding(ATTACHED, one.digest, gone.what))
     known = [one for one in _records(project) if one.image == image.digest]
     released = sorted({*(one.tag for one in known), *_tag(source)})
     missing = list(_missing(artifacts, released, known))
@@ -80,12 +79,12 @@ def _missing(artifacts: list[tuple[str, Artifact]], released: list[str], known: 
     ours = {one.kind for _, one in artifacts if one.kind != provenance.KIND or statement.is_ours(one.data)}
     for kind, name in _KINDS.items():
         if released and kind not in ours:
-            yield Finding(KIND, released[-1], f"this is a release, and no {name} of ours is attached to it: {kind}")
+            yield Finding(ATTACHED, released[-1], f"this is a release, and no {name} of ours is attached to it: {kind}")
     for one in known:
         for kind, digest in one.referrers.items():
             if kind in ours and digest not in there:
                 what = f"its record says that {digest} is attached, and another {_KINDS.get(kind, kind)} is"
-                yield Finding(KIND, one.tag, what)
+                yield Finding(ATTACHED, one.tag, what)
 
 
 def findings(project: Project, image: Base, said: Said, view: View, found: Attached) -> Iterator[Finding]:

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from patchline.audit.finding import Finding
+from patchline.audit.finding import ATTACHED, Finding
 from patchline.audit.labels import Said
 from patchline.audit.view import View
 from patchline.image.base import Base
 from patchline.pins.select import normal
 
-KIND = "provenance"
 _PYPI = "pkg:pypi/"
 
 
@@ -52,16 +51,18 @@ def findings(image: Base, said: Said, view: View, data: bytes, path: str) -> Ite
     try:
         found = msgspec.json.decode(data, type=_Bill)
     except msgspec.MsgspecError as bad:
-        yield Finding(KIND, path, f"it is not understood ({bad})")
+        yield Finding(ATTACHED, path, f"it is not understood ({bad})")
         return
     about = found.metadata.component
     if image.digest not in [f"sha256:{one.content}" for one in about.hashes]:
-        yield Finding(KIND, path, f"it is of another image than {image.digest}")
+        yield Finding(ATTACHED, path, f"it is of another image than {image.digest}")
     if (told := about.property("overlay")) != said.overlay:
-        yield Finding(KIND, path, f"its overlay is {told or 'not said'}, and the label says {said.overlay or 'none'}")
+        yield Finding(
+            ATTACHED, path, f"its overlay is {told or 'not said'}, and the label says {said.overlay or 'none'}"
+        )
     bases = [one.version for one in found.components if one.type == "container"]
     if bases != [said.base]:
-        yield Finding(KIND, path, f"its base is {', '.join(bases) or 'not said'}, and the label says {said.base}")
+        yield Finding(ATTACHED, path, f"its base is {', '.join(bases) or 'not said'}, and the label says {said.base}")
     yield from _distributions(found, said, view, path)
     for layer in found.components:
         yield from (_file(one, view, path) for one in layer.components if _is_other(one, view))
@@ -74,12 +75,12 @@ def _distributions(found: _Bill, said: Said, view: View, path: str) -> Iterator[
         series = one.property("series")
         if series and one.property("overlay") != overlays.get(series):
             what = f"its overlay of {series} is {one.property('overlay')}, and the labels say {overlays.get(series)}"
-            yield Finding(KIND, path, what)
+            yield Finding(ATTACHED, path, what)
         if one.purl.startswith(_PYPI):
             versions = there.get(normal(one.name), set())
             if one.version not in versions:
                 has = ", ".join(sorted(versions)) or "none"
-                yield Finding(KIND, path, f"it lists {one.name} {one.version}, and the image has {has}")
+                yield Finding(ATTACHED, path, f"it lists {one.name} {one.version}, and the image has {has}")
 
 
 def _installed(view: View) -> dict[str, set[str]]:
@@ -100,4 +101,4 @@ def _is_other(one: _Component, view: View) -> bool:
 
 def _file(one: _Component, view: View, path: str) -> Finding:
     found = view.files[one.name.removeprefix("/")].digest
-    return Finding(KIND, path, f"it lists {one.name} of sha256:{one.hashes[0].content}, and the image has {found}")
+    return Finding(ATTACHED, path, f"it lists {one.name} of sha256:{one.hashes[0].content}, and the image has {found}")

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+ATTACHED = "provenance"
+"""Kind of findings on what is attached to an image."""
+
 KINDS = {
     "unexplained": "a difference from upstream that no patch accounts for",
     "carried-missing": "a carried change that is not in place",
@@ -21,7 +24,7 @@ KINDS = {
     "shadowed": "another place of the same package on sys.path",
     "member": "what no layer of an image should hold",
     "label": "a label that does not say what is there",
-    "provenance": "what is attached to an image, or is not, and does not say what is there",
+    ATTACHED: "what is attached to an image, or is not, and does not say what is there",
     "schema": "what another version of this tool wrote",
     "explains-nothing": "an entry of known.toml that stands for nothing",
 }

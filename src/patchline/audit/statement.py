@@ -7,15 +7,13 @@ from collections.abc import Iterator
 import msgspec
 
 from patchline.audit import committed
-from patchline.audit.finding import Finding
+from patchline.audit.finding import ATTACHED, Finding
 from patchline.audit.labels import Said
 from patchline.image.base import Base
 from patchline.pins import load
 from patchline.pins.model import GitPin
 from patchline.project import Project
 from patchline.release.provenance import BUILDER_ID, PREDICATE
-
-KIND = "provenance"
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -92,7 +90,7 @@ def findings(project: Project, image: Base, said: Said, data: bytes, path: str) 
     try:
         found = msgspec.json.decode(data, type=_Statement)
     except msgspec.MsgspecError as bad:
-        yield Finding(KIND, path, f"it is not understood ({bad})")
+        yield Finding(ATTACHED, path, f"it is not understood ({bad})")
         return
     definition = found.predicate.build_definition
     parameters = definition.external_parameters
@@ -105,13 +103,13 @@ def findings(project: Project, image: Base, said: Said, data: bytes, path: str) 
     ]
     for name, told, wanted in pairs:
         if told != wanted:
-            yield Finding(KIND, path, f"its {name} is {told}, and the image's is {wanted or 'not said'}")
+            yield Finding(ATTACHED, path, f"its {name} is {told}, and the image's is {wanted or 'not said'}")
     yield from _patches(project, said, definition.resolved_dependencies, path)
     yield from _pins(project, definition.resolved_dependencies, path)
     for one in found.predicate.run_details.byproducts:
         if not committed.has(project, one.name, one.sha256):
             what = f"it names the evidence {one.name} of {one.sha256}, and no such file is or was in the project"
-            yield Finding(KIND, path, what)
+            yield Finding(ATTACHED, path, what)
 
 
 def _patches(project: Project, said: Said, named: tuple[_Named, ...], path: str) -> Iterator[Finding]:
@@ -121,15 +119,15 @@ def _patches(project: Project, said: Said, named: tuple[_Named, ...], path: str)
     for key in sorted({*told, *wanted}):
         pin, patch = key
         if key not in told:
-            yield Finding(KIND, path, f"it does not name the patch {patch} on {pin}", patch=patch)
+            yield Finding(ATTACHED, path, f"it does not name the patch {patch} on {pin}", patch=patch)
         elif key not in wanted:
-            yield Finding(KIND, path, f"it names the patch {patch} on {pin}, and the labels do not", patch=patch)
+            yield Finding(ATTACHED, path, f"it names the patch {patch} on {pin}, and the labels do not", patch=patch)
         elif (commit := told[key].annotations.get("commit", "")) != wanted[key]:
             what = f"its patch {patch} on {pin} is commit {commit or 'none'}, and the labels say {wanted[key]}"
-            yield Finding(KIND, path, what, patch=patch)
+            yield Finding(ATTACHED, path, what, patch=patch)
         elif not committed.has(project, told[key].name, told[key].sha256):
             what = f"its patch {told[key].name} is {told[key].sha256}, and no such file is or was in the project"
-            yield Finding(KIND, path, what, patch=patch)
+            yield Finding(ATTACHED, path, what, patch=patch)
 
 
 def _pins(project: Project, named: tuple[_Named, ...], path: str) -> Iterator[Finding]:
@@ -142,4 +140,6 @@ def _pins(project: Project, named: tuple[_Named, ...], path: str) -> Iterator[Fi
     for one in named:
         wanted, value = pinned.get(one.name), "".join(one.digest.values())
         if wanted and value not in wanted:
-            yield Finding(KIND, path, f"its pinned file {one.name} is {value}, and the pin says {', '.join(wanted)}")
+            yield Finding(
+                ATTACHED, path, f"its pinned file {one.name} is {value}, and the pin says {', '.join(wanted)}"
+            )

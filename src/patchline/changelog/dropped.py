@@ -8,6 +8,7 @@ from patchline.files import write_whole
 from patchline.project import Project
 from patchline.rebase.drop.asked import is_meant
 from patchline.rebase.drop.wish import Dropped
+from patchline.series import quilt
 
 KIND = "dropped"
 
@@ -21,7 +22,7 @@ _WHY = {
 def tell(project: Project, found: Dropped) -> str:
     """Writes the news of a drop; its path from the project's root."""
     here = found.asked.here
-    name = f"{news.bare(found.asked.file)} in {here.pin.version}"
+    name = f"{quilt.bare(found.asked.file)} in {here.pin.version}"
     fields = {"Patch": found.asked.path, "Upstream": here.name}
     path = news.write(project, KIND, name, text(found), fields=fields)
     return path.relative_to(project.root).as_posix()
@@ -52,7 +53,7 @@ def text(found: Dropped) -> str:
 
 
 def _subject(found: Dropped) -> str:
-    return f"`{news.bare(found.asked.file)}` is dropped"
+    return f"`{quilt.bare(found.asked.file)}` is dropped"
 
 
 def _evidence(found: Dropped) -> list[str]:

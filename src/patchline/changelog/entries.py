@@ -59,7 +59,7 @@ class Entry(NamedTuple):
     @property
     def key(self) -> tuple[str, str]:
         """Upstream and bare name."""
-        return self.upstream, news.bare(self.patch.name)
+        return self.upstream, quilt.bare(self.patch.name)
 
     @property
     def path(self) -> str:
@@ -117,7 +117,7 @@ def _of_series(carried: Carried, told: list[Fragment], first: dict[tuple[str, st
     pin = f"{carried.upstream.name}=={carried.pin.version}"
     entries = []
     for number, patch in enumerate(patches, 1):
-        key = (carried.upstream.name, news.bare(patch.name))
+        key = (carried.upstream.name, quilt.bare(patch.name))
         taken = _taken(told, key)
         entries.append(
             Entry(

@@ -11,6 +11,7 @@ from patchline.changelog import news
 from patchline.changelog.news import Fragment, Named
 from patchline.errors import CommandFailed, UsageError
 from patchline.project import Project
+from patchline.series import quilt
 from patchline.series.lint import Finding
 
 TOLD = ("patches", "builds")
@@ -25,7 +26,7 @@ def untold(project: Project) -> list[Finding]:
     """
     told = news.read(project)
     files = [path for path in sorted(project.root.glob("patches/*/*/*")) if path.name.endswith((".patch", ".diff"))]
-    there = {(path.parts[-3], news.bare(path.name)): path.relative_to(project.root).as_posix() for path in files}
+    there = {(path.parts[-3], quilt.bare(path.name)): path.relative_to(project.root).as_posix() for path in files}
     carried = {patch.key for one in told if one.kind == "carried" for patch in one.patches}
     dropped = {patch.key for one in told if one.kind == "dropped" for patch in one.patches}
     return [
@@ -83,7 +84,7 @@ def _of_patches(
     project: Project, touched: Iterable[str], changes: Mapping[str, str], fresh: list[Fragment]
 ) -> Iterable[Finding]:
     told = {(one.kind, patch.key) for one in fresh for patch in one.patches}
-    left = {(path.parts[-3], news.bare(path.name)) for path in project.root.glob("patches/*/*/*.patch")}
+    left = {(path.parts[-3], quilt.bare(path.name)) for path in project.root.glob("patches/*/*/*.patch")}
     patches = [(path, named) for path in touched if (named := _named(path))]
     gone = {(named.version, named.key) for path, named in patches if changes[path] == "D"}
     for path, named in patches:

@@ -18,6 +18,7 @@ from patchline.files import write_whole
 from patchline.nearest import hint
 from patchline.project import Project
 from patchline.series.mail import Header
+from patchline.series.quilt import bare
 
 KINDS = {
     "carried": ("Patch",),
@@ -65,11 +66,6 @@ class Fragment(NamedTuple):
     patches: tuple[Named, ...]
     upstream: str
     """`NAME==VERSION`; empty where it names none."""
-
-
-def bare(name: str) -> str:
-    """A patch file's name without its number and its ending."""
-    return re.sub(r"^\d+-|\.(patch|diff)$", "", name)
 
 
 def folder(project: Project) -> Path:

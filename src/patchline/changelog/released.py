@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from patchline.changelog.news import bare
 from patchline.project import Project
 from patchline.release import records
 from patchline.release.record import Record
+from patchline.series.quilt import bare
 
 
 def releases(project: Project) -> list[Record]:

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
 
-from patchline.changelog.news import Fragment, Named, bare
+from patchline.changelog.news import Fragment, Named
 from patchline.page.given import UNKNOWN, VERDICTS
+from patchline.series.quilt import bare
 
 
 class Cell(NamedTuple):

@@ -11,12 +11,13 @@ from packaging.version import Version
 from patchline.changelog import entries as changelog
 from patchline.changelog.entries import Entry, Known
 from patchline.changelog.marks import Counts
-from patchline.changelog.news import Fragment, bare
+from patchline.changelog.news import Fragment
 from patchline.page.code import Code, codes
 from patchline.page.given import UNKNOWN, VERDICTS, Verdict
 from patchline.page.gone import Cell, Gone, drops, row, versions_of
 from patchline.pins import Upstream
 from patchline.project import Project
+from patchline.series.quilt import bare
 
 
 class Paragraph(NamedTuple):

@@ -49,16 +49,16 @@ def lay(graft: Graft, site_packages: Path) -> None:
     files = _files(graft)
     (record,) = site_packages.glob(f"{_PACKAGE}_cpu-*.dist-info/RECORD")
     rows = list(csv.reader(io.StringIO(record.read_text(encoding="utf-8"))))
-    ours = [row for row in rows if row[0].startswith(f"{_PACKAGE}/")]
-    kept = [row for row in ours if row[0].endswith(_COMPILED)]
+    gone = [row[0] for row in rows if row[0].startswith(f"{_PACKAGE}/") and not row[0].endswith(_COMPILED)]
+    kept = [row for row in rows if row[0].startswith(f"{_PACKAGE}/") and row[0].endswith(_COMPILED)]
     if not kept or not files:
         raise SourceMismatch(f"there is nothing to make {graft} of", where=str(site_packages))
-    for row in ours:
-        if row not in kept:
-            (site_packages / row[0]).unlink(missing_ok=True)
+    for path in gone:
+        (site_packages / path).unlink(missing_ok=True)
     for path, entry in files.items():
         _write(site_packages / path, entry)
-    rows = [row for row in rows if row not in ours] + kept + [_row(path, entry) for path, entry in files.items()]
+    rows = [row for row in rows if not row[0].startswith(f"{_PACKAGE}/")] + kept
+    rows += [_row(path, entry) for path, entry in files.items()]
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(rows)
     record.write_text(out.getvalue(), encoding="utf-8")

@@ -22,6 +22,11 @@ PATCH_ENDINGS = (".patch", ".diff")
 _COMMENT = re.compile(r"(^|\s)#.*")
 
 
+def bare(name: str) -> str:
+    """A patch file's name without number and ending: it stays when the patch is rebased or gets another number."""
+    return re.sub(r"^\d+-|\.(patch|diff)$", "", name)
+
+
 class Item(NamedTuple):
     """One line of a series file."""
 

@@ -14,6 +14,7 @@ from patchline.project import Project
 from patchline.series import quilt
 from patchline.series.carried import Carried, carried
 from patchline.series.patch import Patch
+from patchline.series.quilt import bare
 
 _NUMBER = re.compile(r"(\d+)-")
 _FROM = "rebased-from"
@@ -47,11 +48,6 @@ class Asked(NamedTuple):
         """The patch as `here` has it, or as `source` has it where that series lacks it."""
         of = self.here if self.listed else self.source
         return next(one for one in _patches(of) if one.name == self.file)
-
-
-def bare(name: str) -> str:
-    """A patch file's name without number and ending: it stays when the patch is rebased."""
-    return re.sub(r"^\d+-|\.(patch|diff)$", "", name)
 
 
 def is_meant(word: str, name: str) -> bool:
