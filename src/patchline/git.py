@@ -97,13 +97,6 @@ def start(
     return run.start(command, cwd=repo, env=_environment() | (env or {}), stdin=stdin)
 
 
-def stop(one: Started) -> None:
-    """Ends a git whose answer nobody wants any more, and lets go of its streams, also where it has ended by itself."""
-    one.stop()
-    with one.process:
-        pass
-
-
 def _trusted(repo: Path) -> Iterator[str]:
     """The user's `safe.directory` settings as options, for a repository that somebody else owns."""
     with suppress(OSError):

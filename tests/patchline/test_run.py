@@ -37,3 +37,13 @@ def test_what_was_started_and_is_not_wanted_is_stopped(tmp_path: Path) -> None:
     started = start([sys.executable, "-c", "import time; time.sleep(60)"], cwd=tmp_path)
     started.stop()
     assert started.process.returncode == -9
+    assert started.process.stdout.closed
+
+
+def test_what_ended_by_itself_is_let_go_of_as_well(tmp_path: Path) -> None:
+    started = start([sys.executable, "-c", "print('unwanted')"], cwd=tmp_path)
+    assert started.process.wait() == 0
+    assert started.process.poll() == 0
+    started.stop()
+    assert started.process.stdout.closed
+    assert started.process.stderr.closed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -66,7 +66,7 @@ def _base(project: Project, wanted: Line) -> Iterator[tuple[Base, Lock, Carries]
     from patchline.lines.rootfs import base as rootfs
 
     has = carries.of(project, wanted, f"made/{wanted.name}")
-    with opened(rootfs.base(wanted, requirements(has))) as source:
+    with opened(rootfs.base(wanted, requirements(has.who, has.carried))) as source:
         base = find(source)
         yield _held(base, _made_lock(base, has.overlays), has)
 
@@ -93,7 +93,7 @@ def check_unchanged(held: Lock, has: Carries) -> None:
         raise SourceMismatch("this base is not what the line pins\n" + "\n".join(f"  {one}" for one in wrong))
 
 
-def requirements(has: Carries) -> tuple[str, ...]:
+def requirements(who: Identity, series: Sequence[Carried]) -> tuple[str, ...]:
     """The Python packages of a base that is made here, as `env.environment` takes them.
 
     Raises:
@@ -101,10 +101,10 @@ def requirements(has: Carries) -> tuple[str, ...]:
     """
     from patchline.proofs import env
 
-    versions = [one.pin.version for one in has.carried if one.upstream.name == "vllm"]
+    versions = [one.pin.version for one in series if one.upstream.name == "vllm"]
     if not versions:
-        raise UsageError(f"the line {has.who.line} carries no series on vllm: nothing says which vLLM its base has")
-    return env.for_dynamo(has.who.version, versions[0])
+        raise UsageError(f"the line {who.line} carries no series on vllm: nothing says which vLLM its base has")
+    return env.for_dynamo(who.version, versions[0])
 
 
 def _made_lock(base: Base, overlays: tuple[Overlay, ...]) -> Lock:

@@ -30,7 +30,6 @@ from patchline.gates.plays import Play
 from patchline.gates.runners.runner import ANSWER
 from patchline.http import is_loopback
 from patchline.lines.build import Built, building, requirements
-from patchline.lines.carries import Carries
 from patchline.lines.docker.daemon import daemon
 from patchline.lines.docker.images import keep_only, load, load_base
 from patchline.lines.smoke_stack import Up, serving
@@ -126,8 +125,7 @@ def _play(project: Project, built: Built, ready: float) -> tuple[Play, Path]:
         raise UsageError(f"the fleet {FLEET} has {len(layouts)} layouts through Dynamo that serve, and not one")
     if ready:
         fleet = msgspec.structs.replace(fleet, ready_seconds=ready)
-    has = Carries(built.carried, built.overlays, built.who, {})
-    model = tiny.model(tiny.shape(layouts[0].model), env.environment(*requirements(has)))
+    model = tiny.model(tiny.shape(layouts[0].model), env.environment(*requirements(built.who, built.carried)))
     return Play(fleet, layouts[0], "overlay", "dynamo", str(model)), model
 
 

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from patchline import fast_import
 from patchline.errors import CommandFailed
-from patchline.git import line, start, stop
+from patchline.git import line, start
 from patchline.series.mail import Header
 from patchline.series.plan import Changes
 from patchline.series.worktree import WorkTree
@@ -43,7 +43,7 @@ class Writing:
 
     def stop(self) -> None:
         """Ends git: nobody wants the commits any more. What it wrote stays apart, and goes with the room."""
-        stop(self.started)
+        self.started.stop()
 
     def ids(self) -> list[str]:
         """Waits for git: the ids of the commits, in order, whose objects are now the repository's."""

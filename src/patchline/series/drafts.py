@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from patchline.git import start_work, stop
+from patchline.git import start_work
 from patchline.paths import fault
 from patchline.run import Started
 
@@ -55,7 +55,7 @@ class Question:
     def stop(self) -> None:
         """Ends git, where nobody wants the answer any more."""
         for one in self.started:
-            stop(one)
+            one.stop()
 
 
 def write(room: Path, changes: Changes, plain: set[str], id_of: Callable[[bytes], str]) -> dict[str, Draft]:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from patchline.errors import CommandFailed, Refused, UsageError
 from patchline.files import locked, remove_empty_above, write_whole
-from patchline.git import commit_of, git, start_work, stop, top, work
+from patchline.git import commit_of, git, start_work, top, work
 from patchline.progress import say
 from patchline.series.drafts import Draft
 from patchline.series.index_entries import freshen
@@ -75,7 +75,7 @@ def held(repo: Path) -> Iterator[WorkTree]:
             finally:
                 tree.tidy()
     finally:
-        stop(checking)
+        checking.stop()
 
 
 def move(

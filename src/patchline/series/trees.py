@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from patchline.errors import UsageError
-from patchline.git import git, start, stop
+from patchline.git import git, start
 from patchline.paths import ancestors
 from patchline.run import Started
 
@@ -63,7 +63,7 @@ class CommitTree:
             listed = list(_listed(listings, wanted))
         finally:
             for one in listings:
-                stop(one)
+                one.stop()
         for path, mode, name in listed:
             if mode == 0o040000:
                 self._folders.add(path)

@@ -14,6 +14,7 @@ import itertools
 import random
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from unittest.mock import patch
 import msgspec
 import numpy as np
 import torch
+import zmq
 from nixl_agents import RecordedAgent, polled_config
 from nixl_codes import UNTOUCHED, codes
 from nixl_models import MAX_TOKENS, Layers, cache_spec, layer_name, model_config
@@ -107,7 +109,7 @@ class Engine:
         self.extra = extra or {}
         self.engine_id = f"{role}-{next(numbers)}"
         self.older_threads = threading.enumerate()
-        self.port = free_port()
+        self.port = 0
         self.group_of: dict[str, int] = {}
         self.connectors: dict[Rank, Any] = {}
         self.agents: dict[Rank, RecordedAgent] = {}
@@ -124,12 +126,26 @@ class Engine:
             for rank, connector in self.connectors.items()
         }
         self.fill()
-        threading.Thread(
-            target=NixlBaseConnectorScheduler._nixl_handshake_listener,
-            args=(self.payloads, self.listening, self.stopped, HOST, self.port),
-            daemon=True,
-        ).start()
-        assert self.listening.wait(10)
+        self._listen()
+
+    def _listen(self) -> None:
+        """Listens for handshakes; where another process takes the port first, on another one."""
+        until = time.monotonic() + 60
+        while not self.listening.is_set():
+            self.port = free_port()
+            thread = threading.Thread(target=self._answer_handshakes, daemon=True)
+            thread.start()
+            while thread.is_alive() and not self.listening.wait(0.02):
+                assert time.monotonic() < until, f"{self.engine_id} does not listen after a minute"
+
+    def _answer_handshakes(self) -> None:
+        try:
+            NixlBaseConnectorScheduler._nixl_handshake_listener(
+                self.payloads, self.listening, self.stopped, HOST, self.port
+            )
+        except zmq.ZMQError as taken:
+            if taken.errno != zmq.EADDRINUSE:
+                raise
 
     # ---- Workers ----
 
