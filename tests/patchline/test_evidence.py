@@ -106,6 +106,15 @@ def test_tests_cover_what_lies_beside_them(tmp_path: Path) -> None:
     assert list(evidence.tests(tmp_path, ["t/test_a.py"])) == ["t/data/one.json", "t/pair.py", "t/test_a.py"]
 
 
+def test_tests_of_later_versions_cover_those_that_they_are_named_after(tmp_path: Path) -> None:
+    names = ["p/one-since-2/test_b.py", "p/one/test_a.py", "p/one-since-22/test_c.py", "p/on/test_d.py"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    assert sorted(evidence.tests(tmp_path, [names[0]])) == names[:2]
+    assert list(evidence.tests(tmp_path, [names[1]])) == [names[1]]
+
+
 TEST = "import pytest\nfrom demo.core import heads\n\n@pytest.mark.holds(stock=r'heads were 16')\ndef test_heads(record_property):\n    record_property('heads', 16)\n    got = heads(16, 4)\n    assert got == 4, f'heads were {got}'\n"
 
 

@@ -233,13 +233,45 @@ def test_tests_that_import_no_changed_module(series: Carried) -> None:
     ("end", "status"),
     [
         ("pytest.exit('enough')", 2),
-        ("import atexit, os; atexit.register(lambda: os._exit(0))", 0),
         ("raise KeyboardInterrupt", 2),
     ],
 )
 def test_a_status_that_the_report_does_not_explain(series: Carried, end: str, status: int) -> None:
     the_tests(series, RED.replace("    got =", f"    {end}\n    got ="))
     assert f"pytest ended with status {status}, which its report does not explain" in failed(series, ProofFailed)
+
+
+@pytest.mark.parametrize("end", ["os.abort", "lambda: os._exit(0)"])
+def test_how_the_interpreter_goes_is_no_outcome(series: Carried, end: str) -> None:
+    """Libraries with threads of their own may abort a process that ends."""
+    the_tests(series, RED.replace("    got =", f"    import atexit, os; atexit.register({end})\n    got ="))
+    assert proving.prove(series).stands
+
+
+FROM = (
+    "import sys\nfrom pathlib import Path\nsys.path.insert(0, str(Path(__file__).parents[1] / {!r}))\nimport helper\n"
+)
+
+
+def test_tests_that_import_what_evidence_does_not_cover(series: Carried) -> None:
+    write(series.project.root, {"tests/patches/other/helper.py": "", "tests/patches/demo-since-2/helper.py": ""})
+    for folder in ("other", "demo-since-2"):
+        the_tests(series, FROM.format(folder) + RED)
+        said = failed(series, ProofFailed)
+        assert f"the tests imported what evidence of them does not cover: tests/patches/{folder}/helper.py" in said
+
+
+def test_a_later_versions_tests_may_use_those_before(series: Carried) -> None:
+    path = series.folder / "0001-three-heads.patch"
+    path.write_text(
+        path.read_text().replace("tests/patches/demo/test_three.py", "tests/patches/demo-since-2/test_it.py")
+    )
+    text = FROM.format("demo") + RED
+    write(series.project.root, {"tests/patches/demo/helper.py": "", "tests/patches/demo-since-2/test_it.py": text})
+    assert proving.prove(series).stands
+    write(series.project.root, {"tests/patches/demo/helper.py": "raise ValueError\n"})  # it is seen: it counts no more
+    with pytest.raises(PatchlineError):
+        proving.prove(series)
 
 
 def test_nothing_that_tests_started_outlives_them(series: Carried, tmp_path: Path) -> None:

@@ -87,8 +87,13 @@ def _digest(paths: Iterable[Path]) -> str:
 
 
 def tests(root: Path, paths: Iterable[str]) -> dict[str, str]:
-    """Covers test files, and all that lies beside them: they may import or read it."""
-    folders = sorted({(root / path).parent for path in paths})
+    """Covers test files, and all that they may import or read.
+
+    That is what lies beside them; of a folder `vllm-since-0.32` also the folder `vllm`, which it is named after.
+    """
+    own = {(root / path).parent for path in paths}
+    named = {one for folder in own for one in folder.parent.glob("*") if folder.name.startswith(f"{one.name}-")}
+    folders = sorted(own | named)
     found = {path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"}
     return {path.relative_to(root).as_posix(): f"sha256:{_sha256(path)}" for path in sorted(found)}
 

@@ -27,6 +27,7 @@ class Reporter:
 
     def __init__(self) -> None:
         self.tests: dict[str, dict[str, Any]] = {}
+        self.session: pytest.Session | None = None
         self.deselected: list[str] = []
         self.errors: list[str] = []
         self.imported: dict[str, set[str]] = {name: set() for name in os.environ["PATCHLINE_MODULES"].split()}
@@ -94,16 +95,33 @@ class Reporter:
             if isinstance(file, str):
                 files.add(file)
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Writes the report."""
         self._look()
+        self.session = session
         report = {
             "tests": self.tests,
             "deselected": self.deselected,
             "errors": self.errors,
             "imported": {name: sorted(files) for name, files in self.imported.items()},
+            "used": _used(session.config.rootpath),
         }
         Path(os.environ["PATCHLINE_REPORT"]).write_text(json.dumps(report))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """Ends the process: what threads and libraries do to an interpreter that goes is no test's outcome."""
+        if self.session:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self.session.exitstatus)
+
+
+def _used(root: Path) -> list[str]:
+    """The files of modules that came from the project, as paths from its root."""
+    files = (getattr(module, "__file__", None) for module in [*sys.modules.values()])
+    there = {file for file in files if isinstance(file, str) and file.startswith(f"{root}{os.sep}")}
+    return sorted(Path(file).relative_to(root).as_posix() for file in there)
 
 
 def _text(error: BaseException) -> str:

@@ -7,13 +7,14 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from patchline.errors import DidNotEnd, ProofFailed
 from patchline.progress import EVERY, say
+from patchline.proofs import evidence
 
 TESTS = Path("tests", "patches")
 """Where patches' tests lie, from the project's root."""
@@ -104,7 +105,7 @@ def run(
         command = [str(python), "-P", "-m", "pytest", *arguments(root), *(["-x"] if first_failure else []), *files]
         started = time.monotonic()
         status = _watch(command, root, environment, log, place.what, limit)
-        return _read(report, log, place, status, time.monotonic() - started)
+        return _read(report, log, place, status, time.monotonic() - started, root, evidence.tests(root, files))
 
 
 def arguments(root: Path) -> list[str]:
@@ -181,7 +182,9 @@ def _ended(pid: int, seconds: float) -> bool:
     return False
 
 
-def _read(report: Path, log: Path, place: Place, status: int, seconds: float) -> Run:
+def _read(
+    report: Path, log: Path, place: Place, status: int, seconds: float, root: Path, covered: Collection[str]
+) -> Run:
     if not report.exists():
         raise DidNotEnd(f"{place.what}: pytest ended without a report\n{tail(log)}", next=_BY_HAND)
     data = json.loads(report.read_bytes())
@@ -193,6 +196,7 @@ def _read(report: Path, log: Path, place: Place, status: int, seconds: float) ->
             next=_BY_HAND,
         )
     check_imports(place, data["imported"], log)
+    _check_covered(place, root, data["used"], covered)
     return found
 
 
@@ -235,6 +239,16 @@ def check_imports(place: Place, imported: dict[str, list[str]], log: Path) -> No
             raise ProofFailed(
                 f"{place.what}: the tests did not import {' or '.join(names)}: nothing was proven\n{tail(log)}"
             )
+
+
+def _check_covered(place: Place, root: Path, used: list[str], covered: Collection[str]) -> None:
+    """Refuses a run whose tests took modules from the project that evidence would not cover."""
+    loose = [path for path in used if path not in covered and not (root / path).is_relative_to(place.tree)]
+    if loose:
+        raise ProofFailed(
+            f"{place.what}: the tests imported what evidence of them does not cover: {', '.join(loose)}",
+            next="move it beside the tests, or into the folder that theirs is named after",
+        )
 
 
 def tail(log: Path, lines: int = 20) -> str:
