@@ -100,6 +100,14 @@ def test_a_release_is_its_nightlys_image(made: Project) -> None:
     assert (done.same, done.record.tag, names(done.inputs)) == (True, TAG, [])
 
 
+def test_a_base_whose_tag_moved(made: Project, hub: Registry, tmp_path: Path) -> None:
+    put(hub, tmp_path / "other", bases.image(layers(dynamo="1.6.1")))
+    with pytest.raises(SourceMismatch, match="not the image that was pinned"), building(made, NAME):
+        pass
+    done = reproduce.reproduce(made, TAG)
+    assert (done.same, done.tree) == (True, HERE)
+
+
 def test_patches_that_moved_on_are_taken_from_the_records_commit(
     made: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

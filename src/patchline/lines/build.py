@@ -37,10 +37,11 @@ class Built(NamedTuple):
 
 
 @contextmanager
-def building(project: Project, name: str) -> Iterator[Built]:
+def building(project: Project, name: str, *, moved: bool = False) -> Iterator[Built]:
     """The image of the line `name`; its base stays open for as long as the block runs, and may be asked for layers.
 
-    A base that is made here is made and locked first, where it is not in the cache (minutes).
+    A base that is made here is made and locked first, where it is not in the cache (minutes). With `moved` the tag of
+    a pinned base may mean another image by now: the pinned one is taken by its digest.
 
     Raises:
         UsageError: there is no such line, its base is not pinned, or it names what is not there.
@@ -48,19 +49,20 @@ def building(project: Project, name: str) -> Iterator[Built]:
         DoesNotApply, Refused, Unreachable: as `overlay.overlay`, `base.find` and `append.cut`.
     """
     wanted = line(project, name)
-    with _base(project, wanted) as (base, held, has):
+    with _base(project, wanted, moved=moved) as (base, held, has):
         who = has.who
         image = append.cut(base, held, has.overlays, who)
         yield Built(wanted, image, has.overlays, has.carried, who, held)
 
 
 @contextmanager
-def _base(project: Project, wanted: Line) -> Iterator[tuple[Base, Lock, Carries]]:
+def _base(project: Project, wanted: Line, *, moved: bool) -> Iterator[tuple[Base, Lock, Carries]]:
     named = wanted.base.named
     if named is not None:
         at = pinned.needed(wanted, named.name)
         has = carries.of(project, wanted, named.name)
-        with opened(str(named.reference())) as source:
+        tagged = named.reference()
+        with opened(str(tagged._replace(tag="", digest=at.digest) if moved else tagged)) as source:
             yield _held(find(source, at.digest, named.platform), lock.read(wanted.lock), has)
         return
     from patchline.lines.rootfs import base as rootfs

@@ -51,7 +51,7 @@ def reproduce(project: Project, tag: str, *, only_here: bool = False) -> Reprodu
     """Cuts the image of that release again; with `only_here` from the work tree, or not at all.
 
     Nothing is cut from a tree with another input: it could not be the same image. Another version of this tool
-    is tried.
+    is tried. A pinned base is taken by its digest, whatever its tag means by now.
 
     Raises:
         UsageError: there is no record of the tag, or no project in the commit that it names.
@@ -79,7 +79,7 @@ def _other(found: tuple[Difference, ...]) -> list[Difference]:
 
 
 def _cut(project: Project, one: Record, tree: str, here: tuple[Difference, ...]) -> Reproduced:
-    with building(project, one.line) as built:
+    with building(project, one.line, moved=True) as built:
         now = _record(project, one, built)
     left = tuple(inputs.differences(one, inputs.recorded(now), whole=True))
     pairs = (("manifest", "image"), ("config", "config"), ("layer", "layer"))
