@@ -17,6 +17,8 @@ from registries import Registry, skopeo
 from registry_proxy import Handler, proxy
 from releases import DAY, QUICK
 
+from patchline.changelog import news
+from patchline.cli import main
 from patchline.errors import Exit, Refused, SourceMismatch, Unreachable, UsageError
 from patchline.image import tags
 from patchline.image.layout import Layout
@@ -465,3 +467,26 @@ def _base(at: Path, number: int) -> Layout:
     layers = [*bases.plain(), [bases.member("etc/number", b"%d" % number)]]
     bases.layout(bases.image([bases.pack(one, "gzip") for one in layers]), at)
     return Layout(at)
+
+
+def test_the_verb_tells_of_it(
+    shared: Registry,
+    built: Built,
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    nightly(built, shared.host, "verb/out")
+    monkeypatch.chdir(project.root)
+    assert main(["promote", "tiny", NIGHTLY, "--dry-run"]) == Exit.DONE
+    assert not [one for one in news.read(project) if one.release]
+    capsys.readouterr()
+    assert main(["promote", "tiny", NIGHTLY, "--json"]) == Exit.DONE
+    said = json.loads(capsys.readouterr().out)
+    [one] = [one for one in news.read(project) if one.release]
+    assert (said["tag"], said["news"], one.release) == (RELEASE, f"changelog/{one.path.name}", RELEASE)
+    one.path.unlink()  # as a run that was killed before it leaves it
+    assert main(["promote", "tiny", NIGHTLY]) == Exit.DONE
+    assert f"news {said['news']}\n" in capsys.readouterr().out
+    assert main(["promote", "tiny", NIGHTLY, "--json"]) == Exit.DONE
+    assert json.loads(capsys.readouterr().out)["news"] == ""

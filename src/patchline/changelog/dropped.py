@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from patchline.changelog import entries, generate, news
+from patchline.changelog import entries, news
 from patchline.changelog.words import listed, number
-from patchline.files import write_whole
 from patchline.project import Project
 from patchline.rebase.drop.asked import is_meant
 from patchline.rebase.drop.wish import Dropped
@@ -35,13 +34,6 @@ def told(project: Project, upstream: str, word: str, onto: str) -> str:
         if meant and one.kind == KIND and one.upstream == onto:
             return one.path.relative_to(project.root).as_posix()
     return ""
-
-
-def regenerate(project: Project) -> None:
-    """Writes the changelog anew, where the project has one and still carries something."""
-    path = generate.path_of(project)
-    if path.is_file() and any((project.root / "patches").glob("*/*/series")):
-        write_whole(path, generate.text(entries.known(project)).encode())
 
 
 def text(found: Dropped) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 from patchline.changelog import entries, words
 from patchline.changelog.entries import Entry, Known, spelled
 from patchline.changelog.news import Fragment, Named
+from patchline.files import write_whole
 from patchline.project import Project
-from patchline.release.record import Record
 
 FILE = "SCICOM_CHANGELOGS.md"
 
@@ -38,6 +38,13 @@ def differs(project: Project) -> bool:
     """Whether the file is not there, or not what would be generated."""
     path = path_of(project)
     return not path.is_file() or path.read_bytes() != text(entries.known(project)).encode()
+
+
+def anew(project: Project) -> None:
+    """Writes the file, where the project has one and still carries something."""
+    path = path_of(project)
+    if path.is_file() and any((project.root / "patches").glob("*/*/series")):
+        write_whole(path, text(entries.known(project)).encode())
 
 
 def _carried(found: list[Entry]) -> Iterator[str]:
@@ -90,7 +97,9 @@ def _since(told: list[Fragment], drop: Fragment, patch: Named) -> str:
 
 def _days(found: Known) -> Iterator[str]:
     said = [(one.day, f"- **{one.kind}** {_indented(one.text)}\n") for one in found.news]
-    said += [(one.made[:10], f"- **release** {_release(one)}\n") for one in reversed(found.releases)]
+    told = {one.release for one in found.news}
+    rest = [one for one in reversed(found.releases) if one.tag not in told]
+    said += [(one.made[:10], f"- **release** {words.tagged(one)}\n") for one in rest]
     said.sort(key=lambda pair: pair[0], reverse=True)
     yield "## From day to day\n"
     if not said:
@@ -98,12 +107,6 @@ def _days(found: Known) -> Iterator[str]:
     for day, group in groupby(said, key=lambda pair: pair[0]):
         yield f"### {day}\n"
         yield "".join(entry for _, entry in group)
-
-
-def _release(one: Record) -> str:
-    each = [f"{words.number(len(series.patches), 'patch', 'patches')} on {series.pin}" for series in one.series]
-    promoted = f", promoted from `{one.nightly}`" if one.nightly else ""
-    return f"`{one.tag}` of the line {one.line}{promoted}: image `{one.image}`, with {words.listed(each)}."
 
 
 def _indented(text: str) -> str:

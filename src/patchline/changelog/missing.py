@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
 from patchline import git
-from patchline.changelog import news
+from patchline.changelog import news, released
 from patchline.changelog.news import Fragment, Named
 from patchline.errors import CommandFailed, UsageError
 from patchline.project import Project
@@ -19,10 +19,11 @@ TOLD = ("patches", "builds")
 
 
 def untold(project: Project) -> list[Finding]:
-    """Patches that no news says were carried, and news of patches that are not there and were not dropped.
+    """Patches and promoted releases that no news tells of, and news of patches or releases that are not there.
 
     Raises:
         UsageError: a fragment is not understood.
+        SourceMismatch: a release record is damaged.
     """
     told = news.read(project)
     files = [path for path in sorted(project.root.glob("patches/*/*/*")) if path.name.endswith((".patch", ".diff"))]
@@ -37,7 +38,22 @@ def untold(project: Project) -> list[Finding]:
             for patch in one.patches
             if patch.key not in there and patch.key not in dropped
         ),
+        *_releases(project, told),
     ]
+
+
+def _releases(project: Project, told: list[Fragment]) -> Iterable[Finding]:
+    """Promoted releases that no news tells of, and news of releases that have no record."""
+    found = {one.tag: one for one in released.releases(project)}
+    said = {one.release for one in told if one.release}
+    for tag, one in found.items():
+        if one.nightly and tag not in said:
+            yield Finding(
+                f"changelog/releases/{tag}.json", f"no image fragment in changelog/ has a field Release: {tag}"
+            )
+    for fragment in told:
+        if fragment.release and fragment.release not in found:
+            yield Finding(f"changelog/{fragment.path.name}", f"there is no record of the release {fragment.release}")
 
 
 def changed(project: Project, base: str) -> dict[str, str]:

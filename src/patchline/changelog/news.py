@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
 from patchline.errors import UsageError
 from patchline.files import write_whole
+from patchline.image import tags
 from patchline.nearest import hint
 from patchline.project import Project
 from patchline.series.mail import Header
@@ -30,9 +31,9 @@ KINDS = {
 }
 """Every kind, with the fields that it has to have."""
 
-FIELDS = ("Patch", "Upstream")
+FIELDS = ("Patch", "Upstream", "Release")
 """Lines `KEY: VALUE` of a fragment's last paragraph. Patch: a file below `patches/`, which may be gone; Upstream: the
-version that made a patch unneeded, `NAME==VERSION`."""
+version that made a patch unneeded, `NAME==VERSION`; Release: the tag of a promoted image."""
 
 _NAME = re.compile(r"(?P<day>\d{4}-\d\d-\d\d)-(?P<what>[a-z0-9]+(?:-[a-z0-9]+)*)\.(?P<kind>[a-z]+)(?:\.\d+)?\.md")
 _FORM = "DAY-WHAT.KIND.md: 2026-11-29-per-region-heads.carried.md"
@@ -66,6 +67,8 @@ class Fragment(NamedTuple):
     patches: tuple[Named, ...]
     upstream: str
     """`NAME==VERSION`; empty where it names none."""
+    release: str
+    """A tag; empty where it names none."""
 
 
 def folder(project: Project) -> Path:
@@ -108,21 +111,22 @@ def write(
     name: str,
     text: str,
     *,
-    fields: Mapping[str, str] | None = None,
+    fields: Mapping[str, str | Sequence[str]] | None = None,
     day: date | None = None,
 ) -> Path:
     """Writes a fragment of today (in UTC), or of another `day`; one of that name that says the same stays alone.
 
-    `name` says what changed; `fields` are added at the end. Two of one day, kind and name are numbered.
+    `name` says what changed; `fields` are added at the end, a line for each value. Two of one day, kind
+    and name are numbered.
 
     Raises:
         UsageError: an unknown kind, a field that is missing or not of its form, no text.
     """
-    lines = [f"{key}: {value}" for key, value in (fields or {}).items()]
+    said = {key: [value] if isinstance(value, str) else value for key, value in (fields or {}).items()}
+    lines = [f"{key}: {value}" for key, values in said.items() for value in values]
     whole = "\n\n".join([text.strip(), "\n".join(lines)]).rstrip() + "\n"
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    said = day.isoformat() if day else time.strftime("%Y-%m-%d", time.gmtime())
-    stem = f"{said}-{slug}.{kind}"
+    stem = f"{day.isoformat() if day else time.strftime('%Y-%m-%d', time.gmtime())}-{slug}.{kind}"
     made = _fragment(f"{stem}.md", whole, folder(project) / f"{stem}.md")
     for path in sorted(folder(project).glob(f"????-??-??-{slug}.{kind}*.md")):
         if path.read_bytes() == whole.encode():
@@ -148,7 +152,8 @@ def _fragment(name: str, whole: str, path: Path) -> Fragment:
     if faults := list(_faults(kind, text, fields)):
         raise UsageError("; ".join(faults))
     named = tuple(Named(*value.split("/")) for value in fields.get("patch", []))
-    return Fragment(path, day, match["what"], kind, text, named, "".join(fields.get("upstream", [])[:1]))
+    upstream, release = ("".join(fields.get(key, [])) for key in ("upstream", "release"))
+    return Fragment(path, day, match["what"], kind, text, named, upstream, release)
 
 
 def _is_day(text: str) -> bool:
@@ -181,5 +186,6 @@ def _faults(kind: str, text: str, fields: Mapping[str, list[str]]) -> Iterator[s
     )
     upstream = fields.get("upstream", [])
     yield from (f"Upstream: {value!r} is not NAME==VERSION" for value in upstream if not _PIN.fullmatch(value))
-    if len(upstream) > 1:
-        yield "Upstream: is there twice"
+    releases = fields.get("release", [])
+    yield from (f"Release: {value!r} is no tag of ours" for value in releases if not any(tags.ours([value])))
+    yield from (f"{key}: is there twice" for key in ("Upstream", "Release") if len(fields.get(key.lower(), [])) > 1)

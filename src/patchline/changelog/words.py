@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from patchline.changelog.entries import Entry
 from patchline.changelog.marks import Counts
 from patchline.changelog.proven import GatePassed
+from patchline.release.record import Record
 
 _DIGEST = 12
 """Digits of a digest that people are shown."""
@@ -147,6 +148,13 @@ def release(entry: Entry) -> str:
         return "It is in no release yet."
     one = entry.release
     return f"The first release that has it is `{one.tag}` ({one.made[:10]}, image `{short(one.image)}`)."
+
+
+def tagged(one: Record) -> str:
+    """What a tag means."""
+    each = [f"{number(len(series.patches), 'patch', 'patches')} on {series.pin}" for series in one.series]
+    promoted = f", promoted from `{one.nightly}`" if one.nightly else ""
+    return f"`{one.tag}` of the line {one.line}{promoted}: image `{one.image}`, with {listed(each)}."
 
 
 def all_of(entry: Entry) -> list[str]:

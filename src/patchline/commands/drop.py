@@ -65,9 +65,9 @@ class _Changelog:
         return dropped.told(project, upstream, word, onto)
 
     def generate(self, project: Project) -> None:
-        from patchline.changelog import dropped
+        from patchline.changelog import generate
 
-        dropped.regenerate(project)
+        generate.anew(project)
 
 
 def _already(done: Already) -> str:

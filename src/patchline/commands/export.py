@@ -1,8 +1,12 @@
-"""Write the commits of a checked-out pin back as its series. A patch that still says its commit keeps its bytes."""
+"""Write the commits of a checked-out pin back as its series. A patch that still says its commit keeps its bytes.
+
+A patch that is new on this version gets its news fragment in changelog/.
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from patchline.cli import Outcome
 from patchline.errors import Exit
@@ -20,15 +24,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Exports; see `series.export` for what is raised."""
+    from patchline.changelog import taken
     from patchline.series.carried import carried
     from patchline.series.export import export
 
-    done = export(carried(args.upstream), check=args.check, force=args.force)
-    return outcome(done, check=args.check)
+    series = carried(args.upstream)
+    done = export(series, check=args.check, force=args.force)
+    told = taken.tell(series, done.written) if done.written and not args.check else []
+    return outcome(done, told, check=args.check)
 
 
-def outcome(done: Exported, *, check: bool = False) -> Outcome:
-    """What an export, or an edit that ends in one, has to say."""
+def outcome(done: Exported, told: Sequence[str] = (), *, check: bool = False) -> Outcome:
+    """What an export, or an edit that ends in one, has to say; `told` are the news that it wrote."""
     data = {
         "folder": str(done.folder),
         "kept": done.kept,
@@ -36,10 +43,12 @@ def outcome(done: Exported, *, check: bool = False) -> Outcome:
         "removed": done.removed,
         "reordered": done.reordered,
         "taken": list(done.taken),
+        "news": list(told),
     }
     verb = "differs" if check else "written"
     lines = [f"taken    {path}" for path in done.taken]
     lines += [f"{verb:8} {name}" for name in done.written] + [f"removed  {name}" for name in done.removed]
     lines += ["the order differs" if check else "the order is another one"] if done.reordered else []
+    lines += [f"news     {path}" for path in told]
     lines.append(f"{len(done.kept)} kept, {len(done.written)} {verb}, {len(done.removed)} removed in {done.folder}")
     return Outcome(data, "\n".join(lines), Exit.FINDINGS if check and done.differs else Exit.DONE)

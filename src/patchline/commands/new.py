@@ -1,4 +1,4 @@
-"""Make the changes in a checked-out pin's work tree a new patch at the end of its series."""
+"""Make the changes in a checked-out pin's work tree a new patch at the end of its series, and write its news."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tests", required=True, nargs="+", metavar="PATH", help="trailer Tests: paths under tests/patches/"
     )
+    parser.add_argument("--text", default="", help="what the changelog's readers should know (default: the subject)")
 
 
 def run(args: argparse.Namespace) -> Outcome:
     """Makes the patch; see `series.edit.new` for what is raised."""
+    from patchline.changelog import news, taken
     from patchline.series.carried import carried
     from patchline.series.edit import new
     from patchline.series.mail import Header, person
@@ -45,7 +47,10 @@ def run(args: argparse.Namespace) -> Outcome:
     trailers = "\n".join(f"{key}: {value}" for key, value in pairs.items())
     body = "\n\n".join(text for text in (_message(args.message), trailers) if text)
     header = Header(name, email, int(time.time()), "+0000", args.subject, body)
-    return outcome(new(carried(args.upstream), header))
+    series = carried(args.upstream)
+    news.read(series.project)  # a fault there is said before anything changes
+    done = new(series, header)
+    return outcome(done, taken.tell(series, done.written, args.text))
 
 
 def _message(path: str) -> str:

@@ -1,6 +1,7 @@
 """Make a tested nightly a release: the same digest gets a tag without a date, once all that its line asks holds.
 
 Nothing is built or run: what was tested is what is published. What is missing is named, with the command that makes it.
+Its record and its news are written to changelog/.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Promotes; see `release.promote` for what is raised."""
+    from patchline.changelog import promoted
     from patchline.lines.line import line
     from patchline.project import find
     from patchline.release import records
@@ -39,11 +41,12 @@ def run(args: argparse.Namespace) -> Outcome:
         elsewhere = args.to and args.to != source
         with pushing(args.to, nightly) if elsewhere else nullcontext(nightly) as target:
             done = promote(project, wanted, args.nightly, nightly, target, dry_run=args.dry_run)
-    return Outcome(data(done), text(done))
+    told = "" if done.dry_run else promoted.tell(project, done.tag)
+    return Outcome({**data(done), "news": told}, text(done, told))
 
 
-def text(done: Released) -> str:
-    """What became of it, for people."""
+def text(done: Released, news: str = "") -> str:
+    """What became of it, for people; `news` is the path of those that were written."""
     what = f"{done.nightly} to {done.repository}:{done.tag}, {done.digest}"
     if done.dry_run:
         last = f"would promote {what}; nothing was changed"
@@ -51,4 +54,4 @@ def text(done: Released) -> str:
         last = f"promoted already: {what}"
     else:
         last = f"promoted {what}\nrecord {done.record}"
-    return f"{plan.text(done.plan)}\n{last}"
+    return "\n".join([plan.text(done.plan), last, *([f"news {news}"] if news else [])])

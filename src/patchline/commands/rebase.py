@@ -1,7 +1,7 @@
 """Say what each patch is on another version, and write the rebased series beside the old one.
 
-Without conflicts the series appears whole in patches/UPSTREAM/VERSION/. With one, a tree to resolve
-is left in work/: change its files, then --continue. With --report DIR all that a CI job shows and
+Without conflicts the series appears whole in patches/UPSTREAM/VERSION/, with its news in changelog/. With one, a tree
+to resolve is left in work/: change its files, then --continue. With --report DIR all that a CI job shows and
 keeps lies in DIR: report.md, report.json, junit.xml, annotations.txt (GitHub's), code-quality.json
 (GitLab's), with --all the rebased series in DIR/series, and needs-hands where a person has to look.
 Exit 0: every patch has its place. 3: a person has to look. Anything else is an error, as the table
@@ -153,11 +153,22 @@ def _waiting(args: argparse.Namespace, verb: str) -> Outcome:
     return _outcome(args, [hands.again(project, args.upstream, args.onto, args.drop_hunk)])
 
 
+def _told(done: list[Progress]) -> list[str]:
+    """The news that were written of series that stand now."""
+    standing = [one for one in done if one.folder]
+    if not standing:
+        return []
+    from patchline.changelog import taken
+
+    return [path for one in standing for path in taken.tell_rebased(one)]
+
+
 def _outcome(args: argparse.Namespace, done: list[Progress], notes: Sequence[str] = ()) -> Outcome:
     from patchline.rebase import report
 
-    data = {"versions": [report.data(one) for one in done], "notes": list(notes)}
-    shown = "\n\n".join([*(report.text(one) for one in done), *notes])
+    told = _told(done)
+    data = {"versions": [report.data(one) for one in done], "notes": list(notes), "news": told}
+    shown = "\n\n".join([*(report.text(one) for one in done), *notes, *(f"news: {path}" for path in told)])
     if args.annotate:
         shown = "\n".join([shown, *report.annotated(done)])
     if args.report:
