@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from patchline.errors import CommandFailed
-from patchline.run import run, start
+from patchline.run import Started, run, start
 
 
 def test_a_failure_holds_command_folder_and_streams(tmp_path: Path) -> None:
@@ -33,11 +33,15 @@ def test_standard_input_is_never_ours(tmp_path: Path) -> None:
     assert run([sys.executable, "-c", "import sys; print(sys.stdin.read())"], cwd=tmp_path).stdout == b"\n"
 
 
+def closed(started: Started) -> list[bool]:
+    return [stream.closed for stream in (started.process.stdout, started.process.stderr) if stream]
+
+
 def test_what_was_started_and_is_not_wanted_is_stopped(tmp_path: Path) -> None:
     started = start([sys.executable, "-c", "import time; time.sleep(60)"], cwd=tmp_path)
     started.stop()
     assert started.process.returncode == -9
-    assert started.process.stdout.closed
+    assert closed(started) == [True, True]
 
 
 def test_what_ended_by_itself_is_let_go_of_as_well(tmp_path: Path) -> None:
@@ -45,5 +49,4 @@ def test_what_ended_by_itself_is_let_go_of_as_well(tmp_path: Path) -> None:
     assert started.process.wait() == 0
     assert started.process.poll() == 0
     started.stop()
-    assert started.process.stdout.closed
-    assert started.process.stderr.closed
+    assert closed(started) == [True, True]
