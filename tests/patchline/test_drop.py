@@ -24,7 +24,7 @@ from patchline.pins import write as write_pins
 from patchline.project import Project
 from patchline.proofs import bench, env
 from patchline.proofs.env import Environment
-from patchline.rebase import onto
+from patchline.rebase import onto, state
 from patchline.rebase.drop import journal
 from patchline.series import quilt
 from patchline.series.carried import carried
@@ -401,6 +401,19 @@ def test_a_rebase_runs_the_tests_on_stock(made: Project, run: Verb) -> None:
     assert [(one["verdict"], one["behaviour"]) for one in patches] == [("not-needed", "passes"), ("applies", "fails")]
     code, out, err = run(made, "rebase", "demo==1.0", "--all", "--run-tests")
     assert (code, "behaviour: its tests on stock: passes" in out) == (0, True), err
+
+
+def test_a_rebase_that_waited_for_hands_runs_the_tests_that_are_left(made: Project, run: Verb) -> None:
+    add_version(made, "3.0", core(l3="# line III"))
+    the_tests(made, rank="return total")
+    assert run(made, "rebase", "demo==1.0", "--onto", "3.0")[0] == 3
+    write(state.tree(state.room(made, "demo==3.0")), core(l3="# III"))
+    assert run(made, "rebase", "demo==1.0", "--status", "--run-tests")[0] == 2
+    code, out, err = run(made, "rebase", "demo==1.0", "--continue", "--run-tests", "--json")
+    assert code == 0, err
+    patches = json.loads(out)["versions"][0]["patches"]
+    assert [(one["verdict"], one["behaviour"]) for one in patches] == [("not-needed", "passes")]
+    assert series(made, "3.0") == ["0001-three-heads.patch"]
 
 
 def test_stock_is_what_is_installed(made: Project, environment: Environment) -> None:

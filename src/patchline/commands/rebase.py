@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,9 +67,9 @@ def run(args: argparse.Namespace) -> Outcome:
             next="python -m patchline rebase --help",
         )
     args.upstream = args.upstream or ("" if args.all else "vllm")
-    if (args.run_tests and chosen and not args.all) or (args.limit and not args.run_tests):
+    if (args.run_tests and chosen not in ([], ["all"], ["again"])) or (args.limit and not args.run_tests):
         raise UsageError(
-            "--run-tests goes with --onto or --all, and --limit with --run-tests",
+            "--run-tests goes with --onto, --all or --continue, and --limit with --run-tests",
             next="python -m patchline rebase --help",
         )
     if args.drop_hunk and not args.again:
@@ -150,7 +151,7 @@ def _waiting(args: argparse.Namespace, verb: str) -> Outcome:
     if verb == "status":
         found = hands.status(project, args.upstream, args.onto)
         return Outcome(report.data(found), report.text(found), Exit.DOES_NOT_APPLY)
-    return _outcome(args, [hands.again(project, args.upstream, args.onto, args.drop_hunk)])
+    return _outcome(args, [hands.again(project, args.upstream, args.onto, args.drop_hunk, partial(_behaves, args))])
 
 
 def _told(done: list[Progress]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from patchline.errors import UsageError
@@ -18,6 +18,9 @@ from patchline.rebase.resolved import resolved
 from patchline.rebase.state import State
 from patchline.series.carried import Carried, carried
 from patchline.series.trees import CommitTree
+
+Tests = Callable[[Carried, Carried], Behaves | None]
+"""What runs the patches' tests on stock of the new version, for the old and the new series."""
 
 
 def status(project: Project, name: str, onto: str = "") -> Progress:
@@ -35,9 +38,9 @@ def status(project: Project, name: str, onto: str = "") -> Progress:
 
 
 def again(
-    project: Project, name: str, onto: str = "", dropping: Collection[str] = (), behaves: Behaves | None = None
+    project: Project, name: str, onto: str = "", dropping: Collection[str] = (), tests: Tests | None = None
 ) -> Progress:
-    """Takes what a person made of the patch at hand, and goes on with the series.
+    """Takes what a person made of the patch at hand, and goes on with the series; `tests` judge the patches after it.
 
     Raises:
         UsageError: no rebase waits.
@@ -48,7 +51,7 @@ def again(
     with state.held(room):
         check_same(old, new, found)
         course = Course(old, new, judge_of(old), room, Path(found.out) if found.out else new.folder)
-        return resolved(course, found, dropping, behaves)
+        return resolved(course, found, dropping, tests(old, new) if tests else None)
 
 
 def _both(project: Project, found: State) -> tuple[Carried, Carried]:
