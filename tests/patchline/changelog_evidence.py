@@ -13,9 +13,11 @@ from patchline.gates.plays import Play, plays
 from patchline.gates.records import Junit
 from patchline.project import Project
 from patchline.proofs import evidence
+from patchline.proofs import prove as proving
 from patchline.proofs.suite import Run, Test
 from patchline.release import record
 from patchline.seal import sealed
+from patchline.series.carried import carried
 
 OF = "demo==1.0"
 OVERLAY = f"sha256:{'a' * 64}"
@@ -59,6 +61,7 @@ def keep(project: Project, kind: str, covers: dict[str, str], result: object) ->
 def covers(project: Project, tests: dict[str, list[str]]) -> dict[str, str]:
     said = {f"{name}: tests": " ".join(paths) for name, paths in tests.items()}
     said |= {f"{name}: overlay": OVERLAY for name in tests}
+    said |= proving.diffs(carried(OF.partition("==")[0], project))
     return said | evidence.tests(project.root, [path for paths in tests.values() for path in paths])
 
 

@@ -100,10 +100,28 @@ def test_gates_by_fleet(made: Project) -> None:
     write(made.root, {"builds/fleets.toml": evidence.FLEETS})
     assert "- There is no record yet of the gates cpu and h20.\n" in text(made)
     evidence.gate(made)
-    said = "- The gate cpu was passed on 2026-03-06, in 3 plays, with the overlay `aaaaaaaaaaaa`. "
-    assert f"{said}There is no record yet of the gate h20.\n" in text(made)
+    said = "- The gate cpu was passed on 2026-03-06, in 3 plays, with the overlay `aaaaaaaaaaaa`"
+    assert f"{said}; no proof shows that these are today's patches. There is" in text(made)
+    evidence.prove(made, TESTS)
+    assert f"{said}. There is no record yet of the gate h20.\n" in text(made)
     evidence.gate(made, fault="it was wrong")
     assert "- The gate cpu was not passed (2026-03-06): tiny-8-2-tp1-tp1-alone-stock: it was wrong." in text(made)
+
+
+def test_evidence_of_other_patches_is_not_told(made: Project) -> None:
+    """Who edits a patch, or adds one, has proven and gated the series as it was."""
+    write(made.root, {"builds/fleets.toml": evidence.FLEETS})
+    evidence.prove(made, TESTS)
+    evidence.gate(made)
+    assert "It is held by 2 tests that fail on stock" in entry(made, "Three heads")
+    path = made.series_dir("demo", "1.0") / PATCHES[1]
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"Why it is so.", b"Why it is not so."))
+    assert "It is held by 2 tests that fail on stock" in entry(made, "Four heads")  # its words prove nothing
+    path.write_bytes(whole.replace(b"+five", b"+six"))
+    for name in ("Three heads", "Four heads"):
+        assert "It is held by the tests in" in entry(made, name)
+        assert "no proof shows that these are today's patches" in entry(made, name)
 
 
 def test_a_record_that_todays_fleets_ask_more_of(made: Project) -> None:

@@ -113,7 +113,7 @@ def known(project: Project) -> Known:
 def _of_series(carried: Carried, told: list[Fragment], first: dict[tuple[str, str], Record]) -> list[Entry]:
     patches = quilt.patches(quilt.files(carried.series, own=True))
     tests = {patch.name: tests_of(patch) for patch in patches}
-    shown = proven.known(carried, tests)
+    shown = proven.known(carried, patches, tests)
     pin = f"{carried.upstream.name}=={carried.pin.version}"
     entries = []
     for number, patch in enumerate(patches, 1):

@@ -7,6 +7,7 @@ compare it).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -20,8 +21,11 @@ from patchline.proofs.suite import Run
 from patchline.proofs.verdicts import judge
 from patchline.release.proof import kept
 from patchline.series.carried import Carried
+from patchline.series.patch import Patch, changes_digest
 
 _T = TypeVar("_T")
+_SAID = (": tests", ": diff")
+"""Of what evidence covers: what the files of a series say, without its base."""
 
 
 class Tests(NamedTuple):
@@ -50,7 +54,7 @@ class GatePassed(NamedTuple):
 
     fleet: str
     state: str
-    """`passed`, `not passed` or `no record`."""
+    """`passed`, `passed before` (with an overlay that no proof shows to be today's), `not passed` or `no record`."""
     day: str = ""
     overlay: str = ""
     """Digest of the overlay that it was passed with."""
@@ -71,31 +75,34 @@ class Known(NamedTuple):
     gates: list[GatePassed]
 
 
-def known(carried: Carried, tests: dict[str, list[str]]) -> Known:
-    """Reads it; `tests` are the patches' test files, by the patch's name, in the series' order.
+def known(carried: Carried, patches: Sequence[Patch], tests: dict[str, list[str]]) -> Known:
+    """Reads it; `patches` are the series, and `tests` their test files, by the patch's name, in its order.
 
     Raises:
         SourceMismatch: evidence is damaged, or was edited.
         UsageError: the fleets file is not as it has to be.
     """
-    proofs, trials = (_current(carried, kind, tests) for kind in ("prove", "hunks"))
+    diffs = {f"{patch.name}: diff": changes_digest(patch) for patch in patches}
+    proofs, trials = (_current(carried, kind, tests, diffs) for kind in ("prove", "hunks"))
     last = f"{[*tests][-1]}: overlay" if tests else ""
     overlay = next((one.covers[last] for one in (trials, proofs) if one and last in one.covers), "")
     return Known(
-        _tests(proofs, tests) if proofs else {}, _held(trials, tests) if trials else {}, overlay, _gates(carried)
+        _tests(proofs, tests) if proofs else {},
+        _held(trials, tests) if trials else {},
+        overlay,
+        _gates(carried, overlay),
     )
 
 
-def _current(carried: Carried, kind: str, tests: dict[str, list[str]]) -> Evidence | None:
-    """The evidence of one kind, where it is of today's tests, byte for byte."""
+def _current(carried: Carried, kind: str, tests: dict[str, list[str]], diffs: dict[str, str]) -> Evidence | None:
+    """The evidence of one kind, where it is of today's diffs and tests, byte for byte."""
     found = kept(carried.project, kind, carried.name)
     if not found:
         return None
     paths = [path for some in tests.values() for path in some]
-    wanted = evidence.tests(carried.project.root, paths) | {
-        f"{name}: tests": " ".join(some) for name, some in tests.items()
-    }
-    said = {key: value for key, value in found.covers.items() if key.endswith(": tests") or key.startswith("tests/")}
+    wanted = evidence.tests(carried.project.root, paths) | diffs
+    wanted |= {f"{name}: tests": " ".join(some) for name, some in tests.items()}
+    said = {key: value for key, value in found.covers.items() if key.endswith(_SAID) or key.startswith("tests/")}
     return found if said == wanted else None
 
 
@@ -130,8 +137,8 @@ def _noticed(tried: list[Tried]) -> int:
     return sum(one.noticed for one in tried)
 
 
-def _gates(carried: Carried) -> list[GatePassed]:
-    """Every fleet's gate, in the fleets' order; none where the project has no fleets."""
+def _gates(carried: Carried, today: str) -> list[GatePassed]:
+    """Every fleet's gate, in the fleets' order; none without fleets. `today` is the proven overlay's digest."""
     path = fleets.path_of(carried.project)
     if not path.is_file():
         return []
@@ -143,7 +150,7 @@ def _gates(carried: Carried) -> list[GatePassed]:
             continue
         outcome: records.Record = _converted(record, records.Record)
         faults = records.verdict(fleet, outcome)
-        state = "not passed" if faults else "passed"
         overlay = record.covers.get("overlay", "")
+        state = "not passed" if faults else "passed" if today and overlay == today else "passed before"
         found.append(GatePassed(name, state, outcome.ended[:10], overlay, len(outcome.outcomes), "".join(faults[:1])))
     return found

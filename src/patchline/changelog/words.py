@@ -126,10 +126,11 @@ def gates(entry: Entry) -> str:
 
 
 def _gate(one: GatePassed) -> str:
-    if one.state == "passed":
+    if one.state in ("passed", "passed before"):
+        doubt = "; no proof shows that these are today's patches" if one.state == "passed before" else ""
         return (
             f"The gate {one.fleet} was passed on {one.day}, in {number(one.plays, 'play')}, "
-            f"with the overlay `{short(one.overlay)}`."
+            f"with the overlay `{short(one.overlay)}`{doubt}."
         )
     return f"The gate {one.fleet} was not passed ({one.day}): {one.why}."
 

@@ -22,6 +22,7 @@ from patchline.proofs.verdicts import Proof, judge, needed
 from patchline.series import quilt
 from patchline.series.carried import Carried
 from patchline.series.lint import tests_of
+from patchline.series.patch import changes_digest
 
 LIMIT = 900.0
 """Seconds that one run of all patches' tests may take, vLLM's own start included."""
@@ -86,11 +87,21 @@ class _Runs(NamedTuple):
 
 
 def coverage(carried: Carried, all_steps: Sequence[Overlay], tests: dict[str, list[str]]) -> dict[str, str]:
-    """Everything that a proof of this series depends on: overlays, tests, environment, and our own code."""
+    """Everything that a proof of this series depends on: overlays, tests, environment, and our own code.
+
+    The diffs are in the overlays; by them who has no base at hand sees whether the patches are today's.
+    """
     found = {f"{name}: tests": " ".join(paths) for name, paths in tests.items()}
+    found |= diffs(carried)
     found |= {f"{name}: overlay": step.digest for name, step in zip(tests, all_steps[1:], strict=True)}
     found |= evidence.tests(carried.project.root, [path for paths in tests.values() for path in paths])
     return found | evidence.code() | {"environment": requirements(carried), "recipe": str(env.RECIPE)}
+
+
+def diffs(carried: Carried) -> dict[str, str]:
+    """Covers what each patch of the series changes."""
+    patches = quilt.patches(quilt.files(carried.series, own=True))
+    return {f"{patch.name}: diff": changes_digest(patch) for patch in patches}
 
 
 def _run_all(carried: Carried, all_steps: Sequence[Overlay], tests: dict[str, list[str]], limit: float) -> _Runs:

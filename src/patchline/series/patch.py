@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from bisect import bisect_right
 from pathlib import Path
@@ -33,6 +34,14 @@ class Patch(NamedTuple):
     header: Header
     files: tuple[FileDiff, ...]
     raw: bytes
+
+
+def changes_digest(patch: Patch) -> str:
+    """sha256 of what a patch does to files, whatever its message says."""
+    import msgspec
+
+    files = [one._replace(line=0, hunks=tuple(hunk._replace(line=0) for hunk in one.hunks)) for one in patch.files]
+    return f"sha256:{hashlib.sha256(msgspec.msgpack.encode(files)).hexdigest()}"
 
 
 def parsed(raw: bytes, path: Path, name: str, strip: int = 1, *, lenient: bool = False) -> Patch:
