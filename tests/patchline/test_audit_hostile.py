@@ -127,6 +127,105 @@ def test_a_sparse_file_of_the_package_is_refused(tmp_path: Path) -> None:
         view(tmp_path / "x", [sparse])
 
 
+def head(records: dict[str, str], kind: bytes = tarfile.XHDTYPE) -> bytes:
+    """The extended head of the next member, by hand: tarfile writes none of the kind that is wanted here."""
+    rows = b""
+    for name, value in records.items():
+        own = f" {name}={value}\n".encode("utf-8", "surrogateescape")
+        size = next(one for one in range(len(own), 999) if len(str(one)) + len(own) == one)
+        rows += str(size).encode() + own
+    info = tarfile.TarInfo("head")
+    info.type, info.size = kind, len(rows)
+    return info.tobuf(tarfile.USTAR_FORMAT) + rows + bytes(-len(rows) % 512)
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ({"path": ""}, "unpackers do not agree on: path"),
+        ({"linkpath": ""}, "unpackers do not agree on: linkpath"),
+        ({"GNU.sparse.name": "opt/other"}, "unpackers do not agree on: GNU.sparse.name"),
+        ({"GNU.sparse.size": "abc"}, "makes no sense"),
+        ({"hdrcharset": "\udcff"}, "makes no sense"),
+        ({"mtime": "nan"}, "the time nan"),
+        ({"mtime": "inf"}, "the time inf"),
+    ],
+)
+def test_heads_that_unpackers_read_differently(tmp_path: Path, records: dict[str, str], said: str) -> None:
+    """A container gets the file under its plain name, and an audit would have seen another one, or none."""
+    with pytest.raises(SourceMismatch, match=said):
+        view(tmp_path / "x", [head(records), member(f"{SITE}/vllm/core.py", b"evil")])
+
+
+def ustar(name: str, data: bytes, kind: bytes = tarfile.REGTYPE) -> bytes:
+    """A member by hand, without an extended head."""
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, len(data)
+    return info.tobuf(tarfile.USTAR_FORMAT) + data + bytes(-len(data) % 512)
+
+
+def v7(raw: bytes, prefix: bytes) -> bytes:
+    """The same member in a head of before POSIX, with bytes where POSIX has the name's prefix."""
+    own = bytearray(raw)
+    own[257:265], own[345 : 345 + len(prefix)] = bytes(8), prefix
+    own[148:156] = b" " * 8
+    own[148:156] = b"%06o\0 " % sum(own[:512])
+    return bytes(own)
+
+
+CORE = f"{SITE}/vllm/core.py"
+LONG = ustar("././@LongLink", CORE.encode() + b"\0", tarfile.GNUTYPE_LONGNAME)
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ([head({"path": "opt/other"}, tarfile.XGLTYPE), ustar(CORE, b"evil")], "a global head"),
+        ([head({"path": "opt/other"}), LONG, ustar("x", b"evil")], "read in two ways"),
+        ([v7(ustar(CORE, b"evil"), b"opt/other")], "read in two ways"),
+    ],
+)
+def test_names_that_container_runtimes_read_otherwise(tmp_path: Path, parts: list[bytes], said: str) -> None:
+    """They write the package's file; tarfile alone would have seen another one."""
+    with pytest.raises(SourceMismatch, match=said):
+        view(tmp_path / "x", parts)
+
+
+def test_heads_of_common_tools_are_taken(tmp_path: Path) -> None:
+    """A comment for all, as `git archive` writes one; a long name as GNU writes it; an extended head as Go does."""
+    found = view(
+        tmp_path / "x",
+        [
+            head({"comment": "x"}, tarfile.XGLTYPE),
+            LONG,
+            ustar("x", b"1"),
+            head({"mtime": "1.5"}),
+            ustar(f"{CORE}c", b"2"),
+        ],
+    )
+    assert CORE in found.files
+
+
+def test_a_chain_of_heads_without_end(tmp_path: Path) -> None:
+    with pytest.raises(SourceMismatch, match="makes no sense"):
+        view(tmp_path / "x", [*[head({"comment": "x"})] * 3000, member("x")])
+
+
+@pytest.mark.parametrize("name", [".wh.", ".wh..", ".wh..."])
+def test_a_whiteout_of_no_name(tmp_path: Path, name: str) -> None:
+    """Some runtimes remove the folder itself, or the one above."""
+    with pytest.raises(SourceMismatch, match="a whiteout of no name"):
+        view(tmp_path / "x", [member(f"{SITE}/vllm/{name}")])
+
+
+def test_a_root_that_hides_all_below_it(tmp_path: Path) -> None:
+    lower = [symbolic("opt/venv/lib64", "lib"), member("dev/null", kind=tarfile.CHRTYPE)]
+    stray = "opt/venv/lib64/python3.12/site-packages/vllm/stray.py"
+    found = view(tmp_path / "x", lower, [member(".wh..wh..opq"), member(stray, b"x")])
+    assert list(found.files) == [stray]
+    assert (found.odd, found.links) == ({}, {})
+
+
 def test_a_file_that_says_it_is_huge(tmp_path: Path) -> None:
     info = tarfile.TarInfo(f"{SITE}/vllm/huge.so")
     info.size = 2**40

@@ -100,7 +100,7 @@ class Contents:
         elif member.islnk():
             target = _path(member.linkname, where)
             found = added.get(target) or self.nodes.get(target)
-            added[path] = found if found and found.kind == "file" else Node("file", *who, target=target)
+            added[path] = found if found and found.kind in ("file", "symlink") else Node("file", *who, target=target)
         elif member.isreg():
             added[path] = self._read(path, member, read)
         else:

@@ -167,5 +167,5 @@ def _sound(found: Descriptor, where: str) -> Descriptor:
 def _as(data: bytes, kind: type[T], where: str) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.MsgspecError as bad:
+    except (msgspec.MsgspecError, RecursionError) as bad:
         raise SourceMismatch(f"this is not what it should be: {bad}", where=where) from bad

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import IO, Any, cast
+from typing import IO, Any, Self, cast
 
 from patchline.errors import Refused, SourceMismatch
 from patchline.image.digests import CHUNK
@@ -16,6 +16,9 @@ from patchline.image.model import Descriptor, as_oci
 
 HEAD = 16 * 2**20
 """Bytes that are read at one time at most: tarfile takes a member's extended head whole, however long it says it is."""
+
+_LONG = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+_EXTENDED = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
 
 Read = Callable[[], bytes]
 """Gives the next bytes of a member; none at its end."""
@@ -38,11 +41,36 @@ def members(layer: Descriptor, chunks: Iterator[bytes], where: str) -> Iterator[
     stream = Forward(_unpacked(kind, chunks, where))
     guard = partial(_unpacking, layer, chunks, where)
     with guard():
-        with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:") as tar:
+        with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:", tarinfo=_strict()) as tar:
             for member in tar:
+                if {*tar.pax_headers} - {"comment"}:
+                    raise tarfile.ReadError("a global head: tarfile obeys it, container runtimes pass over it")
                 cast(Any, tar).members = []  # else it keeps all of them, and a base has hundreds of thousands
                 yield member, partial(_read, member, stream, guard)
         _drain(chunks)
+
+
+def _strict() -> type[tarfile.TarInfo]:
+    """Heads of which tarfile and container runtimes (all use Go's archive/tar) read the same name; others are refused.
+
+    A member with an extended head and a long name of GNU's has two names, and each reader prefers another one. A
+    prefix of the name counts in POSIX heads only; tarfile takes it in all.
+    """
+    before = set[bool]()
+
+    class Head(tarfile.TarInfo):
+        @classmethod
+        def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+            found = super().frombuf(buf, encoding, errors)
+            if found.type in _LONG or found.type in _EXTENDED:
+                before.add(found.type in _LONG)
+                return found
+            if len(before) == 2 or (buf[345] and buf[257:263] != b"ustar\0"):
+                raise tarfile.ReadError(f"a head that is read in two ways: {found.name!r}")
+            before.clear()
+            return found
+
+    return Head
 
 
 def _read(member: tarfile.TarInfo, stream: Forward, guard: Callable[[], AbstractContextManager[None]]) -> bytes:
