@@ -11,7 +11,7 @@ from pathlib import Path
 
 import image_bases as bases
 import pytest
-from auditing import CACHED, CORE, INFO, MTIME, audit, keep, labels_of, on_top, pyc
+from auditing import CACHED, CORE, INFO, MTIME, audit, keep, labels_of, on_top, parts, pyc
 from carrying import core
 from image_bases import SITE, folder, hard, member, symbolic
 from lined import FILES, NAME, REGISTRY, layers, lined, put
@@ -244,6 +244,59 @@ WRONG: dict[str, tuple[Sequence[bytes], list[tuple[str, str]], str]] = {
         [("extra", f"{SITE}/demo/stray.py")],
         "no RECORD and no patch lists it",
     ),
+    "a .pth that nothing lists": (
+        [member(f"{SITE}/more.pth", b"import startup\n")],
+        [("shadowed", f"{SITE}/more.pth")],
+        "each start of Python runs this line of it: import startup, and no RECORD lists the file",
+    ),
+    "a .pth with a mark of byte order": (
+        [member(f"{SITE}/more.pth", b"\xef\xbb\xbfimport sys; sys.path.insert(0, '/srv')\n")],
+        [("shadowed", f"{SITE}/more.pth")],
+        "each start of Python runs this line",
+    ),
+    "a .pth that is a link": (
+        [member("srv/more", b"import demo\n"), symbolic(f"{SITE}/more.pth", "/srv/more")],
+        [("shadowed", f"{SITE}/more.pth")],
+        "a symbolic link to /srv/more: Python reads it at each start",
+    ),
+    "a .pth in a user's own place": (
+        [
+            member("root/.local/lib/python3.12/site-packages/more.pth", b"/srv/more\nimport sys; sys.path.reverse()\n"),
+            member("srv/more/demo/__init__.py", b""),
+        ],
+        [("shadowed", "root/.local/lib/python3.12/site-packages/more.pth"), ("shadowed", "srv/more/demo")],
+        "(/root/.local/lib/python3.12/site-packages/more.pth): Python takes it first",
+    ),
+    "a package that runs at each start": (
+        [member(f"{SITE}/sitecustomize/__init__.py", b"import os\n")],
+        [("shadowed", f"{SITE}/sitecustomize/__init__.py")],
+        "each start of Python runs it",
+    ),
+    "byte-code and a compiled module that run at each start": (
+        [member(f"{SITE}/sitecustomize.pyc", pyc(0)), member(f"{SITE}/usercustomize.abi3.so", b"\x7fELF")],
+        [("shadowed", f"{SITE}/sitecustomize.pyc"), ("shadowed", f"{SITE}/usercustomize.abi3.so")],
+        "each start of Python runs it",
+    ),
+    "the standard library's zip": (
+        [member("opt/venv/lib/python312.zip", b"PK")],
+        [("shadowed", "opt/venv/lib/python312.zip")],
+        "what is packed in it was not read",
+    ),
+    "a copy for another Python, without a RECORD": (
+        [member("srv/venv/lib/python3.12/site-packages/demo/__init__.py", b"")],
+        [("shadowed", "srv/venv/lib/python3.12/site-packages/demo")],
+        "no RECORD lists it: nothing says what it has to be",
+    ),
+    "a second distribution of its name": (
+        [member(f"{SITE}/demo-2.0.dist-info/METADATA", b"Name: demo\nVersion: 2.0\n")],
+        [("shadowed", f"{SITE}/demo-2.0.dist-info")],
+        f"beside /{INFO}: importlib.metadata answers with either",
+    ),
+    "an entry point that was slipped in": (
+        [member(f"{INFO}/entry_points.txt", b"[vllm.general_plugins]\nx = evil:y\n")],
+        [("extra", f"{INFO}/entry_points.txt")],
+        "no RECORD lists it, 34 bytes",
+    ),
     "what runs at each start": (
         [member(f"{SITE}/sitecustomize.py", b"import os\n")],
         [("shadowed", f"{SITE}/sitecustomize.py")],
@@ -285,6 +338,11 @@ RIGHT: dict[str, Sequence[bytes]] = {
     "a folder of that name that Python cannot import first": [member("demo/readme.py", b"")],
     "a stray module that a later layer removes": [],
     "a link in a circle that nobody follows": [symbolic("a", "b"), symbolic("b", "a")],
+    "what virtualenv puts into each environment": [member(f"{SITE}/_virtualenv.pth", b"import _virtualenv")],
+    "a .pth that its own RECORD lists": [
+        member(f"{SITE}/more.pth", b"import startup\n"),
+        member(f"{SITE}/more-1.0.dist-info/RECORD", b"more.pth,,\nmore-1.0.dist-info/RECORD,,\n"),
+    ],
     "other people's files": [member("srv/more.py", b""), folder("srv/demos")],
 }
 
@@ -312,6 +370,36 @@ def test_what_env_puts_first(whole: Path, tmp_path: Path, capsys: pytest.Capture
     said = audit(capsys, "--image", image)
     assert sorted(said.kinds) == [("shadowed", "srv/demo"), ("shadowed", "work/demo.py")]
     assert "PYTHONPATH" in said.whats
+
+
+def test_what_env_leads_python_to(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy = member("srv/u/lib/python3.12/site-packages/demo/__init__.py", b"")
+    home = member("srv/h/.local/lib/python3.12/site-packages/demo/__init__.py", b"")
+    env = ["PYTHONUSERBASE=/srv/u", "HOME=/srv/h", "PYTHONPATH=/srv/x.zip:../srv/bundle", "PYTHONHOME=/srv/python"]
+    packed = [member("srv/x.zip", b"PK"), member("srv/bundle", b"PK")]
+    said = audit(capsys, "--image", on_top(whole, tmp_path / "x", [copy, home, *packed], Env=env, WorkingDir="/opt"))
+    assert sorted(path for _, path in said.kinds) == [
+        "PYTHONHOME",
+        "srv/bundle",
+        "srv/h/.local/lib/python3.12/site-packages/demo",
+        "srv/u/lib/python3.12/site-packages/demo",
+        "srv/x.zip",
+    ]
+    assert said.whats.count("Python takes it first") == 2
+    right = ["PYTHONHOME=/opt/venv", "PYTHONUSERBASE=/nowhere", "HOME=/root", f"PYTHONPATH=/{SITE}"]
+    assert audit(capsys, "--image", on_top(whole, tmp_path / "y", Env=right)).exit == 0
+
+
+def test_a_script_that_its_record_lists_and_is_not_there(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script, row = b"#!/usr/bin/python3\n", "../../../bin/demo"
+    listed = {**FILES, "demo-1.0.dist-info/METADATA": b"Name: vllm\n", row: script}
+    record = member(f"{INFO}/RECORD", bases.record(listed, "demo-1.0.dist-info"))
+    for name, more, wanted in (("x", [member("opt/venv/bin/demo", script)], []), ("y", [], ["opt/venv/bin/demo"])):
+        parts = [*layers(), bases.pack([record, *more])]
+        said = audit(capsys, "--image", f"oci:{bases.layout(bases.image(parts), tmp_path / name)}", "--stock")
+        assert said.kinds == [("missing", path) for path in wanted]
 
 
 def test_a_virtual_environment_sees_no_users_site(
@@ -432,6 +520,35 @@ def test_what_another_version_of_the_tool_cut(whole: Path, tmp_path: Path, capsy
     assert ("schema", "patchline.series") in audit(capsys, "--image", garbled).kinds
 
 
+@pytest.mark.parametrize("labels", [["patchline.line"], "patchline.line"])
+def test_labels_that_are_no_object(
+    labels: object, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = tmp_path / "x"
+    on_top(whole, at)
+    manifest, config = parts(at)
+    for name, settings, beside in (("Labels", labels, {}), ("annotations", {"patchline.line": "x"}, labels)):
+        config["config"]["Labels"] = settings
+        (at / "config").write_text(json.dumps(config))
+        made = bases.described((at / "config").read_bytes(), [])
+        document = json.loads(made.manifest) | {"layers": manifest["layers"], "annotations": beside}
+        wrong = bases.Made(json.dumps(document).encode(), made.config, [])
+        shutil.copytree(at / "blobs", tmp_path / name / "blobs")
+        whole_layout = bases.layout(wrong, tmp_path / name / "own")
+        shutil.copytree(tmp_path / name / "blobs", whole_layout / "blobs", dirs_exist_ok=True)
+        said = audit(capsys, "--image", f"oci:{whole_layout}")
+        assert said.exit == 4
+        assert f"its {name} are no object" in said.err
+
+
+def test_a_file_inside_that_is_nested_without_end(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep = member("etc/patchline/build.json", b'{"a":' * 5000 + b"1" + b"}" * 5000)
+    said = audit(capsys, "--image", on_top(whole, tmp_path / "x", [deep]))
+    assert said.kinds == [("schema", "etc/patchline/build.json")]
+
+
 def test_an_image_that_says_nothing(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ours = {name: None for name in labels_of(whole) if name.startswith(("patchline.", "org."))}
     image = on_top(whole, tmp_path / "x", [member("etc/patchline/.wh..wh..opq")], labels=ours)
@@ -467,7 +584,7 @@ def test_without_a_lock_a_strange_distribution_is_named(
     """One that is pinned, and has no tree of its own here, may share the package's folder."""
     files = {"demo/more.py": b"x = 1\n"}
     for name, wanted in (("more", [("unlike-pin", f"{SITE}/demo/more.py")]), ("ai_dynamo", [])):
-        parts = [*layers(), bases.pack(bases.package(files, f"{name}-2.0.dist-info"))]
+        parts = [*layers()[:2], bases.pack(bases.package(files, f"{name}-2.0.dist-info"))]
         base = bases.layout(bases.image(parts), tmp_path / name)
         said = audit(capsys, "--image", f"oci:{base}", "--stock")
         assert said.kinds == wanted
@@ -575,6 +692,16 @@ def test_what_people_read(whole: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert out[0] == "extra: a file that nothing accounts for (25)"
     assert "  … and 5 more; --json has all of them" in out
     assert out[-1].endswith("files compared, 25 findings")
+
+
+def test_names_that_would_move_a_terminal(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from patchline.cli import main
+
+    image = on_top(whole, tmp_path / "x", [member(f"{SITE}/demo/\x1b[2J\n0 findings.py", b"x")])
+    assert main(["audit", "--image", image]) == 8
+    out = capsys.readouterr().out
+    assert "demo/\\x1b[2J\\n0 findings.py: no RECORD" in out
+    assert "\x1b" not in out
 
 
 @pytest.mark.parametrize(

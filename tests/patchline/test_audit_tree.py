@@ -241,6 +241,40 @@ def test_a_checked_out_pin_with_work_in_its_files(tmp_path: Path, monkeypatch: p
     assert (git(one.repo, "rev-parse", "HEAD"), (one.repo / ".git" / "index").read_bytes()) == before
 
 
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+def test_a_file_that_the_index_takes_on_trust(tmp_path: Path, flag: str) -> None:
+    one = carried("demo", project(tmp_path / "p", ("[Demo] Three heads", core(l3="three = 3"))))
+    tree.pin(one)
+    one.apply()
+    git(one.repo, "update-index", flag, "demo/core.py")
+    write(one.repo, {"demo/core.py": (one.repo / "demo/core.py").read_text() + "# end\n"})
+    assert kinds(tree.pin(one)) == [("unexplained", "demo/core.py", 35, "0001-three-heads.patch")]
+
+
+def test_files_that_git_ignores_are_counted(tmp_path: Path) -> None:
+    one = carried("demo", project(tmp_path / "p", ("[Demo] Three heads", core(l3="three = 3"))))
+    tree.pin(one)
+    one.apply()
+    write(one.repo, {".gitignore": "*.so\n.gitignore\n", "demo/fast.so": b"\x7fELF"})
+    made = tree.pin(one)
+    assert (made.findings, made.notes) == ((), ("2 files that git ignores were not compared",))
+
+
+@pytest.mark.parametrize("attributes", ["*.py -diff\n", "*.py binary\n"])
+def test_attributes_of_files_hide_no_patch(fork: Fork, attributes: str) -> None:
+    fork.change({".gitattributes": attributes})
+    assert fork.audit().notes == (f"no patch is commit {head(fork.repo)[:12]} by hand",)
+
+
+def test_files_that_git_cannot_take(tmp_path: Path) -> None:
+    one = carried("demo", project(tmp_path / "p", ("[Demo] Three heads", core(l3="three = 3"))))
+    tree.pin(one)
+    (one.repo / "inner").mkdir()
+    git(one.repo / "inner", "init", "-q")
+    with pytest.raises(UsageError, match="'inner/' does not have a commit checked out"):
+        tree.pin(one)
+
+
 def test_runs_of_files_that_share_nothing_or_all() -> None:
     assert runs([b"a\n"], [b"a\n"]) == []
     assert runs([], [b"a\n"]) == [(0, 0, 0, 1)]

@@ -50,7 +50,7 @@ def findings(image: Base, said: Said, view: View, data: bytes, path: str) -> Ite
     """Everything in the bill at `path` that is not so."""
     try:
         found = msgspec.json.decode(data, type=_Bill)
-    except msgspec.MsgspecError as bad:
+    except (msgspec.MsgspecError, RecursionError) as bad:
         yield Finding(ATTACHED, path, f"it is not understood ({bad})")
         return
     about = found.metadata.component

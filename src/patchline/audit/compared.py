@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from patchline.audit import bytecode
+from patchline.audit import bytecode, distributions
 from patchline.audit.finding import Explained, Finding
 from patchline.audit.runs import runs, shown
 from patchline.audit.view import Seen, View
@@ -46,6 +47,7 @@ def compared(view: View, place: Installed, lock: Lock | None, patched: Sequence[
     own = view.below(place.root)
     findings += [_extra(view, path) for path in own if path not in wants and not path.endswith(".pyc")]
     findings += bytecode.findings(view, place.site, own)
+    findings += distributions.findings(view, place, lock, wants)
     findings += _recorded_otherwise(place, wants)
     reported = {one.path for one in findings}
     findings += [one for one in _unlike_pin(view, place, wants, pin) if one.path not in reported]
@@ -53,6 +55,9 @@ def compared(view: View, place: Installed, lock: Lock | None, patched: Sequence[
 
 
 def _reads(place: Installed, path: str) -> bool:
+    folder, name = posixpath.split(path)
+    if posixpath.basename(folder) == "bin" and place.top in name:
+        return True
     return path.startswith((f"{place.root}/", *(one.rpartition("/")[0] + "/" for one in place.records)))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from patchline.git import git
+from patchline.git import git, line
 from patchline.series.patch import Patch
 
 MOST = 2000
@@ -60,7 +60,8 @@ def history(repo: Path, upstream: str, fork: str, patches: Sequence[Patch]) -> H
 
 def _log(repo: Path, between: str) -> bytes:
     fixed = ("--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "--binary", "--unified=3")
-    return git(repo, "log", "-p", "--no-merges", *fixed, "--format=commit %H", between)
+    own = Path(line(repo, "rev-parse", "--absolute-git-dir"))  # as a bare one: no file's attribute hides its lines
+    return git(own, "--bare", "log", "-p", "--no-merges", *fixed, "--format=commit %H", between)
 
 
 def _patch_ids(repo: Path, diffs: bytes) -> list[tuple[str, str]]:

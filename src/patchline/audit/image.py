@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from patchline.audit import attached, known, labels, layers, project_says, syspath
+from patchline.audit import attached, distributions, known, labels, layers, project_says, syspath
 from patchline.audit.compared import Compared, compared
 from patchline.audit.finding import Audit, Explained, Finding, ordered
 from patchline.audit.labels import Said
@@ -53,9 +53,9 @@ def audit(project: Project, reference: str, line_name: str, platform: str, *, st
         image = find(source, platform=platform)
         question = _question(project, image, line_name, stock)
         kept = {change.path for one in question.agreed.made for change in one.overlay.changes}
-        view = layers.view(image, patterns(question.tops, kept))
+        start = syspath.setting(image.config.fields.get("config") or {})
+        view = layers.view(image, patterns(question.tops, kept, start.path))
         there = attached.read(project, source, image)
-    start = syspath.setting(image.config.fields.get("config") or {})
     found = _compared(question, view, pin_tree(project, question.agreed.carried, question.tops), start)
     if not found.held:
         raise SourceMismatch("no file could be compared", where=image.where)
@@ -74,11 +74,14 @@ def audit(project: Project, reference: str, line_name: str, platform: str, *, st
 def _compared(question: _Question, view: View, pins: PinTree, start: Setting) -> Compared:
     """Every package at every place of it."""
     findings, explained, held, unread = list[Finding](), list[Explained](), 0, 0
-    for place in installed(view, question.tops):
+    places = installed(view, question.tops)
+    for place in places:
         one = compared(view, place, question.lock, [each.patched for each in question.agreed.made], pins)
         findings += [*one.findings, *syspath.findings(view, place, start)]
         explained += one.explained
         held, unread = held + one.held, unread + one.unread
+    named = {one.path for one in findings}
+    findings += [one for one in distributions.unlisted(view, places) if one.path not in named]
     return Compared(held, findings, explained, unread)
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from patchline.audit.finding import Finding
+from patchline.errors import SourceMismatch
 from patchline.image import identity
 from patchline.image.base import Base
 from patchline.image.identity import Identity, Patch, Series
@@ -48,11 +49,15 @@ _KNOWN = {f"{OURS}{name}" for name in ("line", "pins", "series", "overlay", "bas
 
 
 def read(image: Base) -> Said:
-    """The labels of an image; what they say in a form that is not known here is a finding."""
+    """The labels of an image; what they say in a form that is not known here is a finding.
+
+    Raises:
+        SourceMismatch: they, or the manifest's annotations, are no object.
+    """
     settings = image.config.fields.get("config") or {}
-    every = {str(name): str(value) for name, value in (settings.get("Labels") or {}).items()}
+    every = {name: str(value) for name, value in _texts(settings, "Labels", image).items()}
     labels = {name: value for name, value in every.items() if name.startswith((OURS, _OCI))}
-    findings = list(_annotations(labels, image.manifest.fields.get("annotations") or {}))
+    findings = list(_annotations(labels, _texts(image.manifest.fields, "annotations", image)))
     own = {name for name in labels if name.startswith(OURS)}
     if own:
         findings += [_schema(name, "it is not known here") for name in sorted(own - _KNOWN)]
@@ -69,6 +74,13 @@ def read(image: Base) -> Said:
     return said._replace(findings=(*findings, *bad, *_together(said)))
 
 
+def _texts(fields: Mapping[str, Any], name: str, image: Base) -> dict[str, Any]:
+    found = fields.get(name) or {}
+    if not isinstance(found, dict):
+        raise SourceMismatch(f"its {name} are no object: {str(found)[:80]!r}", where=image.where)
+    return found
+
+
 def _schema(name: str, what: str) -> Finding:
     return Finding("schema", name, f"{what}: this image was cut by another version of patchline; the rest was compared")
 
@@ -78,7 +90,7 @@ def _series(text: str) -> tuple[tuple[Series, ...], list[Finding]]:
         return (), []
     try:
         found = msgspec.json.decode(text, type=list[_Series])
-    except msgspec.MsgspecError as bad:
+    except (msgspec.MsgspecError, RecursionError) as bad:
         return (), [_schema(f"{OURS}series", f"it is not understood ({bad})")]
     made = (Series(one.pin, tuple(Patch(each.name, each.id) for each in one.patches), one.overlay) for one in found)
     return tuple(made), []
@@ -133,7 +145,7 @@ def inside(said: Said, data: bytes | None) -> Iterator[Finding]:
         return
     try:
         found = msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.MsgspecError as bad:
+    except (msgspec.MsgspecError, RecursionError) as bad:
         yield _schema(identity.FILE, f"it is not understood ({bad})")
         return
     wanted = msgspec.json.decode(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from tarfile import TarInfo
 
 from patchline.audit.view import Held, Patterns, Seen, View
 from patchline.audit.watch import Watch
@@ -11,7 +12,11 @@ from patchline.image import unpack
 from patchline.image.ahead import ahead
 from patchline.image.base import Base
 from patchline.image.contents import Asked, Contents, Node, unresolved
+from patchline.image.model import Descriptor
+from patchline.image.unpack import Read
 from patchline.progress import bytes_of
+
+_Member = tuple[TarInfo, Read]
 
 
 def view(image: Base, wanted: Patterns) -> View:
@@ -36,8 +41,17 @@ def _read(image: Base, asked: Asked) -> tuple[Contents, Watch]:
     with bytes_of(f"the layers of {image.digest[:19]}", sum(layer.size for layer in image.layers)) as came:
         for layer in image.layers:
             with ahead(_counted(image.source.chunks(layer), came)) as chunks:
-                found.lay(watch.layer(unpack.members(layer, chunks, image.where)), image.where)
+                members = _understood(layer, unpack.members(layer, chunks, image.where), image.where)
+                found.lay(watch.layer(members), image.where)
     return found, watch
+
+
+def _understood(layer: Descriptor, members: Iterator[_Member], where: str) -> Iterator[_Member]:
+    """The same, with an error of ours where tarfile takes numbers and texts of a head for what they are not."""
+    try:
+        yield from members
+    except (ValueError, OverflowError, RecursionError) as bad:
+        raise SourceMismatch(f"the layer {layer.digest} has a head that makes no sense: {bad}", where=where) from bad
 
 
 def _counted(chunks: Iterator[bytes], came: Callable[[int], None]) -> Iterator[bytes]:

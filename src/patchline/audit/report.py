@@ -33,7 +33,14 @@ def _data(one: Audit) -> dict[str, Any]:
 
 def text(audits: Sequence[Audit]) -> str:
     """What people read: what nothing explains first."""
-    return "\n\n".join("\n".join(_told(one)) for one in audits)
+    return "\n\n".join("\n".join(map(_shown, _told(one))) for one in audits)
+
+
+def _shown(line: str) -> str:
+    """Names and bytes of files come from others: what would move a terminal's cursor is shown as an escape."""
+    if line.isprintable():
+        return line
+    return "".join(one if one.isprintable() or one == "\t" else one.encode("unicode_escape").decode() for one in line)
 
 
 def _told(one: Audit) -> list[str]:
@@ -42,7 +49,8 @@ def _told(one: Audit) -> list[str]:
         own = list(found)
         lines += [f"{kind}: {KINDS[kind]} ({len(own)})", *(row for each in own[:MOST] for row in _finding(each))]
         lines += [f"  … and {len(own) - MOST} more; --json has all of them"] if len(own) > MOST else []
-    lines += [f"known: {known.finding.path}: {known.finding.what}\n    {known.reason}" for known in one.known]
+    for known in one.known:
+        lines += [f"known: {known.finding.path}: {known.finding.what}", f"    {known.reason}"]
     lines += [f"note: {note}" for note in one.notes]
     lines += [f"{name:9} {value}" for name, value in one.facts.items() if value]
     return [*lines, *_by_patch(one.explained), _verdict(one)]

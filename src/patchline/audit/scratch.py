@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+from patchline.errors import CommandFailed, UsageError
 from patchline.git import git, line
 
 
@@ -27,6 +28,9 @@ def snapshot(repo: Path, into: Path) -> str:
     """The id of the tree that the files of the work tree `repo` make now, written into the scratch repository `into`.
 
     Ignored files that are not tracked are left out, as git would.
+
+    Raises:
+        UsageError: git cannot read its index, or one of the files.
     """
     own = into / ".git"
     own.joinpath("info").mkdir(exist_ok=True)
@@ -35,5 +39,20 @@ def snapshot(repo: Path, into: Path) -> str:
         if path.is_file():
             shutil.copyfile(path, own / name)
     env = {"GIT_DIR": str(own), "GIT_WORK_TREE": str(repo), "GIT_INDEX_FILE": str(own / "index")}
-    git(repo, "add", "--all", env=env)
+    try:
+        _unflag(repo, env)
+        git(repo, "add", "--all", env=env)
+    except CommandFailed as bad:
+        why = bad.where.partition("stderr: ")[2] or bad.what
+        what = f"git cannot take the files as they lie there: {' '.join(why.split())}"
+        raise UsageError(what, where=str(repo), next=f"git -C {repo} status") from bad
     return git(repo, "write-tree", env=env).decode().strip()
+
+
+def _unflag(repo: Path, env: dict[str, str]) -> None:
+    """Files that the index says to take on trust (`--assume-unchanged`, `--skip-worktree`) are looked at, too."""
+    rows = git(repo, "ls-files", "-v", "-z", env=env).split(b"\0")[:-1]
+    for option, flag in (("--no-assume-unchanged", bytes.islower), ("--no-skip-worktree", b"Ss".__contains__)):
+        names = b"".join(row[2:] + b"\0" for row in rows if flag(row[:1]))
+        if names:
+            git(repo, "update-index", option, "-z", "--stdin", env=env, input=names)

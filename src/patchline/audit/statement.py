@@ -80,7 +80,7 @@ def is_ours(data: bytes) -> bool:
     try:
         found = msgspec.json.decode(data, type=_Whose)
         who = msgspec.json.decode(found.predicate, type=_Built).run_details.builder.id
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return False
     return found.predicate_type == PREDICATE and who == BUILDER_ID
 
@@ -89,7 +89,7 @@ def findings(project: Project, image: Base, said: Said, data: bytes, path: str) 
     """Everything in the statement at `path` that is not so."""
     try:
         found = msgspec.json.decode(data, type=_Statement)
-    except msgspec.MsgspecError as bad:
+    except (msgspec.MsgspecError, RecursionError) as bad:
         yield Finding(ATTACHED, path, f"it is not understood ({bad})")
         return
     definition = found.predicate.build_definition

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from patchline.audit import startup
 from patchline.audit.finding import Finding
 from patchline.audit.view import View
 from patchline.audit.wanted import Installed
 
 _SITE = re.compile(r"(?:(?P<prefix>.+)/)?lib(?:64)?/python(?P<version>3(?:\.\d+)?)/(?:site|dist)-packages")
-_USER = re.compile(r"(?:root|home/[^/]+)/\.local/lib/python3\.\d+/site-packages")
+USER = re.compile(r"(?:root|home/[^/]+)/\.local/lib/python3\.\d+/site-packages")
+"""The places of users' own packages, from the image's root."""
 
 
 class Setting(NamedTuple):
@@ -27,6 +29,12 @@ class Setting(NamedTuple):
     env: Mapping[str, str]
     workdir: str
     """From the image's root."""
+
+    @property
+    def path(self) -> list[str]:
+        """What PYTHONPATH names, from the image's root."""
+        parts = [one for one in self.env.get("PYTHONPATH", "").split(":") if one]
+        return [posixpath.join("/", self.workdir, one).strip("/") for one in parts]
 
 
 class Entry(NamedTuple):
@@ -38,6 +46,8 @@ class Entry(NamedTuple):
     """Whether it comes before the place of the package."""
     interpreters: bool = False
     """Whether the interpreter's own modules lie there: a `sitecustomize` of a distribution's is nothing odd."""
+    site: bool = False
+    """Whether Python reads the `.pth` files there."""
 
 
 def setting(fields: Mapping[str, object]) -> Setting:
@@ -53,7 +63,7 @@ def findings(view: View, place: Installed, start: Setting | None) -> Iterator[Fi
         what = f"the package's folder is a symbolic link to {view.links[place.root]}"
         yield Finding("shadowed", place.root, what)
     namespace = not _is_regular(view, place.root)
-    told = {place.site}
+    told, sites = {place.site}, [place.site]
     for entry in entries(view, place, start):
         folder = view.real(entry.folder)
         if folder is None:
@@ -61,21 +71,22 @@ def findings(view: View, place: Installed, start: Setting | None) -> Iterator[Fi
         elif folder not in told:
             if not entry.interpreters:
                 told.add(folder)
+            sites += [folder] if entry.site else []
             yield from _in(view, place, entry._replace(folder=folder), namespace)
-    yield from _run_by_pth(view, place)
-    yield from _customized(view, sorted(told))
-    if start is not None and "PYTHONPYCACHEPREFIX" in start.env:
-        what = f"{start.env['PYTHONPYCACHEPREFIX']}: byte-code lies outside of the packages, where nothing is compared"
+    yield from startup.findings(view, place, sites, sorted(told), listed=start is not None)
+    yield from _elsewhere(place, start.env) if start is not None else ()
+
+
+def _elsewhere(place: Installed, env: Mapping[str, str]) -> Iterator[Finding]:
+    """Settings that lead Python away from all that is compared."""
+    if "PYTHONPYCACHEPREFIX" in env:
+        what = f"{env['PYTHONPYCACHEPREFIX']}: byte-code lies outside of the packages, where nothing is compared"
         yield Finding("shadowed", "PYTHONPYCACHEPREFIX", what)
-
-
-def _customized(view: View, folders: Sequence[str]) -> Iterator[Finding]:
-    """What Python runs at each start, before any package is looked for."""
-    for folder in folders:
-        for name in ("sitecustomize.py", "usercustomize.py"):
-            path = posixpath.join(folder, name)
-            if view.at(path) is not None:
-                yield Finding("shadowed", path, "each start of Python runs it", found=view.files[path].digest)
+    home, found = env.get("PYTHONHOME", "").split(":")[0].strip("/"), _SITE.fullmatch(place.site)
+    prefix = str(found["prefix"] or "") if found else home
+    if home not in ("", prefix, prefix.removesuffix("/local")):  # Debian's Python looks below /usr/local as well
+        what = f"/{home}: Python takes its site-packages from there, and not from /{place.site}"
+        yield Finding("shadowed", "PYTHONHOME", what)
 
 
 def entries(view: View, place: Installed, start: Setting | None) -> Iterator[Entry]:
@@ -85,18 +96,27 @@ def entries(view: View, place: Installed, start: Setting | None) -> Iterator[Ent
     settings = _settings(view, prefix)
     if start is not None:
         yield Entry(start.workdir, "the working directory, which python -m puts first", True)
-        for one in start.env.get("PYTHONPATH", "").split(":"):
-            if one:
-                folder = one.strip("/") if one.startswith("/") else posixpath.join(start.workdir, one)
-                yield Entry(folder, "PYTHONPATH", True)
+        yield from (Entry(folder, "PYTHONPATH", True) for folder in start.path)
     yield from _library(view, prefix, version, settings)
     alone = bool(settings) and settings.get("include-system-site-packages", "false").lower() != "true"
     if not alone and not (start and start.env.get("PYTHONNOUSERSITE")):
-        users = {user[0] for path in view.files if (user := _USER.match(path))}
-        yield from (Entry(one, "a user's site-packages", True) for one in sorted(users))
-    yield from _added(view, place.site)
+        for one in _users(view, version, start):
+            yield Entry(one, "a user's site-packages", True, site=True)
+            yield from _added(view, one, True)
+    yield from _added(view, place.site, False)
     for other in _others(prefix, version, settings, alone):
-        yield Entry(other, "site-packages of the same Python", other.startswith("usr/local/"))
+        first = other.startswith("usr/local/")
+        yield Entry(other, "site-packages of the same Python", first, site=True)
+        yield from _added(view, other, first)
+
+
+def _users(view: View, version: str, start: Setting | None) -> list[str]:
+    """The places of users' own packages: those that are there, and those that the environment names."""
+    env, found = start.env if start else {}, {user[0] for path in view.files if (user := USER.match(path))}
+    for base in (env.get("PYTHONUSERBASE", ""), f"{env['HOME']}/.local" if env.get("HOME") else ""):
+        if base:
+            found.add(f"{base.strip('/')}/lib/python{version}/site-packages")
+    return sorted(found)
 
 
 def _settings(view: View, prefix: str) -> dict[str, str]:
@@ -110,24 +130,16 @@ def _settings(view: View, prefix: str) -> dict[str, str]:
 def _library(view: View, prefix: str, version: str, settings: Mapping[str, str]) -> Iterator[Entry]:
     if settings.get("home"):
         prefix = posixpath.dirname((view.real(settings["home"]) or "").strip("/"))
-    for name in (f"python{version}", f"python{version}/lib-dynload"):
+    for name in (f"python{version.replace('.', '')}.zip", f"python{version}", f"python{version}/lib-dynload"):
         yield Entry(posixpath.join(prefix, "lib", name), "the standard library's folder", True, True)
 
 
-def _added(view: View, site: str) -> Iterator[Entry]:
+def _added(view: View, site: str, first: bool) -> Iterator[Entry]:
     """What the `.pth` files of a place add, after it."""
-    for path, row in _rows(view, site):
-        if not row.startswith(("import ", "import\t", "#")):
+    for path, row in startup.rows(view, site):
+        if not startup.runs(row) and not row.startswith("#"):
             folder = row.strip("/") if row.startswith("/") else posixpath.normpath(posixpath.join(site, row))
-            yield Entry(folder, f"/{path}", False)
-
-
-def _rows(view: View, site: str) -> Iterator[tuple[str, str]]:
-    for path in sorted(view.files):
-        if path.endswith(".pth") and posixpath.dirname(path) == site:
-            for row in view.read(path).decode(errors="replace").splitlines():
-                if row.strip():
-                    yield path, row.strip()
+            yield Entry(folder, f"/{path}", first)
 
 
 def _others(prefix: str, version: str, settings: Mapping[str, str], alone: bool) -> list[str]:
@@ -138,6 +150,9 @@ def _others(prefix: str, version: str, settings: Mapping[str, str], alone: bool)
 
 
 def _in(view: View, place: Installed, entry: Entry, namespace: bool) -> Iterator[Finding]:
+    if entry.first and (whole := view.files.get(entry.folder)) is not None and whole.kind == "file":
+        what = f"a file on sys.path ({entry.why}), before the package's own place: what is packed in it was not read"
+        yield Finding("shadowed", entry.folder, what, found=whole.digest)
     root = posixpath.join(entry.folder, place.top)
     modules = [f"{root}.py", f"{root}.pyc", *_compiled(view, root)]
     there = [path for path in modules if view.at(path) is not None]
@@ -165,11 +180,3 @@ def _is_regular(view: View, root: str) -> bool:
     folder = view.real(root)
     inside = re.compile(rf"{re.escape(folder or root)}/__init__(?:\.[^/]+)?\.(?:py|pyc|so)")
     return any(inside.fullmatch(path) for path in view.files)
-
-
-def _run_by_pth(view: View, place: Installed) -> Iterator[Finding]:
-    """Lines of `.pth` files that run code: one that speaks of the package, or of `sys.path`, can put anything first."""
-    speaks = re.compile(rf"\b{re.escape(place.top)}\b|sys\.path|meta_path")
-    for path, row in _rows(view, place.site):
-        if row.startswith(("import ", "import\t")) and speaks.search(row):
-            yield Finding("shadowed", path, f"each start of Python runs this line of it: {row[:120]}")

@@ -36,6 +36,8 @@ def pin(carried: Carried) -> Audit:
         loose = git(there, "diff-tree", "-r", "--name-only", head, tree).splitlines()
     past = history(carried.repo, base, head, patches)
     notes = [f"{len(loose)} files are not as in HEAD: not committed"] if loose else []
+    ignored = git(carried.repo, "ls-files", "--others", "--ignored", "--exclude-standard", "-z").count(b"\0")
+    notes += [f"{ignored} files that git ignores were not compared"] if ignored else []
     made = made._replace(notes=(*notes, *past.notes), facts={"upstream": base, "tree": tree, "head": head})
     return _named(made, past.strange)
 

@@ -79,18 +79,18 @@ class Patterns(NamedTuple):
     kept: re.Pattern[str]
 
 
-def patterns(tops: Collection[str], kept: Collection[str] = ()) -> Patterns:
+def patterns(tops: Collection[str], kept: Collection[str] = (), more: Collection[str] = ()) -> Patterns:
     """Whatever bears a package's name anywhere, what may lead Python to it, and what says what should be there.
 
     Of RECORD files, `.pth` files, settings of virtual environments, our own file, and of the files `kept` (by their
-    paths below site-packages), the bytes are wanted, too.
+    paths below site-packages), the bytes are wanted, too. Whether there is a file at the paths `more` is to be known.
     """
     names = "|".join(re.escape(top) for top in sorted(tops))
     files = (
         rf"(?:.+/)?(?:{names})(?:/.*|(?:\.[^/]+)?\.(?:py|pyc|so|pyd))?"
-        r"|(?:.+/)?(?:site|user)customize\.py"
+        r"|(?:.+/)?(?:site|user)customize(?:/__init__)?(?:\.[^/]+)?\.(?:py|pyc|so)|(?:.+/)?lib/python3\d+\.zip"
         rf"|(?:.+/)?bin/[^/]*(?:{names})[^/]*|{_SITE}/[^/]+\.dist-info/.*"
-    )
+    ) + "".join(f"|{re.escape(posixpath.normpath(path))}" for path in sorted(more))
     own = "|".join(re.escape(path) for path in sorted(kept))
     wanted = rf"{_SITE}/[^/]+\.dist-info/RECORD|{_SITE}/[^/]+\.pth|(?:.+/)?pyvenv\.cfg|etc/patchline/[^/]+" + (
         rf"|{_SITE}/(?:{own})" if own else ""

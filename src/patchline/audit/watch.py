@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import posixpath
 from collections.abc import Iterable, Iterator
 from tarfile import TarInfo
@@ -11,10 +12,11 @@ from typing import NamedTuple
 from patchline.audit.view import real
 from patchline.errors import SourceMismatch
 from patchline.image.contents import MOST, OPAQUE, Asked
-from patchline.image.layer import removed_by
+from patchline.image.layer import MARK, removed_by
 from patchline.image.unpack import Read
 
 _BYTECODE_HEAD = 16
+_NO_NAMES = (MARK, f"{MARK}.", f"{MARK}..")
 
 
 class Noted(NamedTuple):
@@ -44,10 +46,28 @@ class Watch:
         folders = dict[str, str]()
         for member, read in members:
             known = len(self.links)
+            self._refuse(member)
             path = self._follow(member, folders)
             yield from self._noted(member, path, read, own)
             if member.issym() or len(self.links) != known:
                 folders.clear()
+
+    def _refuse(self, member: TarInfo) -> None:
+        """Refuses what container runtimes read as another file than tarfile does, or do not read at all.
+
+        An empty `path` of an extended header means the plain header's name to them, and `GNU.sparse.name` counts for
+        sparse files only (Go's archive/tar, which they all use). A whiteout of `..` would remove the folder above.
+        """
+        empty = [name for name in ("path", "linkpath") if member.pax_headers.get(name) == ""]
+        sparse = [name for name in member.pax_headers if name.startswith("GNU.sparse.")]
+        known = "GNU.sparse.map" in sparse or "GNU.sparse.major" in sparse
+        if empty or (sparse and not known):
+            what = f"a layer names {member.name!r} in a way that unpackers do not agree on: {(empty + sparse)[0]}"
+            raise SourceMismatch(what, where=self.where)
+        if not math.isfinite(member.mtime):
+            raise SourceMismatch(f"a layer gives {member.name!r} the time {member.mtime}", where=self.where)
+        if posixpath.basename(member.name.rstrip("/")) in _NO_NAMES:
+            raise SourceMismatch(f"a layer holds a whiteout of no name: {member.name!r}", where=self.where)
 
     def _follow(self, member: TarInfo, folders: dict[str, str]) -> str:
         if member.name.startswith("/"):
@@ -102,7 +122,7 @@ class Watch:
     def _remove(self, path: str, own: set[str]) -> None:
         """A whiteout: what lies there, or below it, in the layers below."""
         for notes in (self.links, self.odd):
-            below = [one for one in notes if one == path or one.startswith(f"{path}/")]
+            below = [one for one in notes if not path or one == path or one.startswith(f"{path}/")]
             for one in set(below) - own:
                 del notes[one]
 
