@@ -54,7 +54,7 @@ def entry(made: Project, name: str) -> str:
 def test_a_carried_patch_has_everything(made: Project) -> None:
     assert entry(made, "Four heads") == (
         "\nIt has four-heads.\n\nWhy it is so.\n\n"
-        "- It is carried since 2026-03-05, as `patches/demo/1.0/0002-four-heads.patch`.\n"
+        "- It has been carried since 2026-03-05, as `patches/demo/1.0/0002-four-heads.patch`.\n"
         "- It changes 1 file (+2 -2 lines): `demo/core.py` (+2 -2).\n"
         "- It is not forwarded to upstream yet.\n"
         "- It is held by the tests in `tests/patches/demo/test_four.py`.\n"
@@ -76,7 +76,7 @@ def test_evidence_gives_numbers(made: Project) -> None:
     evidence.hunks(made, TESTS)
     assert (
         "- It is held by 2 tests that fail on stock and pass with it; 1 more shows what stays as it is (2026-03-06). "
-        "They are in `tests/patches/demo/test_four.py`. Without any of its 2 pieces a test fails, and of 1,200 small "
+        "They are in `tests/patches/demo/test_four.py`. Without any of its 2 changed parts a test fails, and of 1,200 small "
         "mistakes made in its lines 1,199 are noticed (2026-03-06).\n"
     ) in entry(made, "Four heads")
 
@@ -100,7 +100,7 @@ def test_gates_by_fleet(made: Project) -> None:
     write(made.root, {"builds/fleets.toml": evidence.FLEETS})
     assert "- There is no record yet of the gates cpu and h20.\n" in text(made)
     evidence.gate(made)
-    said = "- The gate cpu was passed on 2026-03-06, in 3 plays, with the overlay `aaaaaaaaaaaa`"
+    said = "- The gate cpu was passed on 2026-03-06, in 3 runs of real engines, with the overlay `aaaaaaaaaaaa`"
     assert f"{said}; no proof shows that these are today's patches. There is" in text(made)
     evidence.prove(made, TESTS)
     assert f"{said}. There is no record yet of the gate h20.\n" in text(made)
@@ -142,7 +142,7 @@ def test_the_first_release_that_has_it(made: Project) -> None:
     )
     assert f"- The first release that has it is `{second}` (2026-03-09" in entry(made, "Four heads")
     assert text(made).index("### 2026-03-09") < text(made).index("### 2026-03-07")
-    assert f"- **release** `{second}` of the line tiny: image `sha256:ffff" in text(made)
+    assert f"- **release** `{second}` is of the line tiny: image `sha256:ffff" in text(made)
 
 
 def test_an_edited_release_record_is_an_error(made: Project) -> None:
@@ -160,8 +160,8 @@ def test_a_dropped_patch(made: Project) -> None:
     part = text(made).split("## Dropped\n")[1].split("\n## ")[0]
     assert part == (
         "\n### demo: two-heads\n\nUpstream has two heads.\n\n"
-        "- It was dropped on 2026-03-01. The upstream version that made it unneeded is demo 1.0.\n"
-        "- It was carried since 2026-01-02 as `patches/demo/0.9/0001-two-heads.patch`.\n"
+        "- It was dropped on 2026-03-01, with demo 1.0.\n"
+        "- It was carried from 2026-01-02 to 2026-03-01, as `patches/demo/0.9/0001-two-heads.patch`.\n"
     )
 
 
@@ -187,6 +187,26 @@ def test_a_message_makes_no_headings_and_no_html(made: Project) -> None:
     hostile = "# Dropped\n<script>x</script> 1 < 2\n===\nend"
     path.write_text(path.read_text().replace("Why it is so.", hostile))
     assert "\n\\# Dropped\n&lt;script>x&lt;/script> 1 < 2\n\\===\nend\n" in text(made)
+
+
+def test_news_make_no_html(made: Project) -> None:
+    said = "Answers <b>x</b> to `GET <url>`, see <https://example.org/>."
+    news.write(made, "tooling", "x", said, day=date(2026, 3, 9))
+    assert "- **tooling** Answers &lt;b>x&lt;/b> to `GET <url>`, see <https://example.org/>.\n" in text(made)
+
+
+def test_a_renamed_patch_keeps_its_day_and_its_first_release(made: Project) -> None:
+    evidence.release(made, "v1.6.0-tiny.1", "2026-03-09T00:00:00Z", *PATCHES)
+    evidence.release(made, "v1.6.0-tiny.2", "2026-03-10T00:00:00Z", PATCHES[0], "0002-more-heads.patch")
+    folder = made.root / "patches" / "demo" / "1.0"
+    (folder / PATCHES[1]).rename(folder / "0002-more-heads.patch")
+    (folder / "series").write_text(f"{PATCHES[0]}\n0002-more-heads.patch\n")
+    path = next((made.root / "changelog").glob("*four-heads*"))
+    fields = f"Patch: demo/1.0/0002-more-heads.patch\nWas: demo/1.0/{PATCHES[1]}"
+    path.write_text(f"It has more.\n\n{fields}\n")
+    told = entry(made, "Four heads")
+    assert "- It has been carried since 2026-03-05, as `patches/demo/1.0/0002-more-heads.patch`.\n" in told
+    assert "- The first release that has it is `v1.6.0-tiny.1` (2026-03-09" in told
 
 
 def test_every_clone_makes_the_same_bytes(made: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +246,7 @@ def test_a_patch_without_news_is_a_finding(made: Project, monkeypatch: pytest.Mo
     done = verb(made, monkeypatch)
     assert done.exit == 8
     assert "patches/demo/1.0/0002-four-heads.patch: no carried fragment" in done.text
-    assert "It is carried since 2026-03-04, as `patches/demo/1.0/0002" in text(made)  # the patch's own date
+    assert "It has been carried since 2026-03-04, as `patches/demo/1.0/0002" in text(made)  # the patch's own date
 
 
 def test_no_series_is_an_error(tmp_path: Path) -> None:

@@ -80,6 +80,17 @@ def test_a_last_paragraph_with_a_colon_is_text(made: Project) -> None:
         ("2026-03-04-x.carried.md", "x\n\nPatch: three-heads\n", "'three-heads' is not UPSTREAM/VERSION/FILE"),
         ("2026-03-04-x.carried.md", f"x\n\nPatch: {PATCH}\nUpstrem: demo==2\n", "did you mean 'upstream'?"),
         ("2026-03-04-x.gate.md", b"\xff", "not UTF-8"),
+        (
+            "2026-03-04-x.gate.md",
+            "<<<<<<< ours\nOne.\n=======\nTwo.\n>>>>>>> theirs\n",
+            "the marks of a merge's conflict",
+        ),
+        ("2026-03-04-x.carried.md", f"x\n\nPatch: {PATCH}\nWas: three\n", "Was: 'three' is not UPSTREAM/VERSION/FILE"),
+        (
+            "2026-03-04-x.carried.md",
+            f"x\n\nPatch: {PATCH}\nPatch: {PATCH}\nWas: {PATCH}\n",
+            "Was: goes with one field Patch:",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_fragment(made: Project, name: str, text: str | bytes, what: str) -> None:
@@ -126,7 +137,9 @@ def test_a_patch_that_nobody_told_of(made: Project) -> None:
 
 def test_news_of_a_patch_that_is_not_there(tracked: Project) -> None:
     news.write(tracked, "carried", "two", "Two.", fields={"Patch": "demo/1.0/0002-two.patch"}, day=DAY)
-    assert [one.what for one in missing.untold(tracked)] == ["there is no such patch: demo/1.0/0002-two.patch"]
+    assert [one.what for one in missing.untold(tracked)] == [
+        "there is no such patch, and no field Was: demo/1.0/0002-two.patch"
+    ]
     fields = {"Patch": "demo/1.0/0002-two.patch", "Upstream": "demo==2.0"}
     news.write(tracked, "dropped", "two", "Upstream has it.", fields=fields, day=DAY)
     assert missing.untold(tracked) == []
@@ -177,6 +190,46 @@ def test_a_patch_with_another_number_is_the_same(tracked: Project) -> None:
     assert told(tracked)[0][1].startswith("changed, and no news")
     news.write(tracked, "tooling", "x", "Another order.", day=DAY)
     assert told(tracked) == []
+
+
+def test_a_patch_that_was_renamed(tracked: Project) -> None:
+    """Its news name both: they need no other news, and the record goes on."""
+    folder = tracked.root / "patches" / "demo" / "1.0"
+    (folder / "0001-three-heads.patch").rename(folder / "0001-many-heads.patch")
+    path = next((tracked.root / "changelog").glob("*.carried.md"))
+    path.write_text(f"The demo has many heads.\n\nPatch: demo/1.0/0001-many-heads.patch\nWas: {PATCH}\n")
+    assert told(tracked) == []
+    news.write(tracked, "rebased", "three", "It is on 2.0.", fields={"Patch": PATCH})
+    assert missing.untold(tracked) == []
+
+
+def test_a_project_in_a_folder_of_its_repository(tmp_path: Path) -> None:
+    made = project(tmp_path / "repo" / "tools" / "fork", ONE)
+    git(tmp_path / "repo", "init", "-q", "-b", "main")
+    commit(tmp_path / "repo", "base")
+    write(tmp_path / "repo", {"builds/x": "not this project's"})
+    assert told(made, "main") == []
+    write(made.root, {"builds/x": "x"})
+    assert told(made, "main") == [("builds/x", "changed, and no news fragment in changelog/ came with it")]
+    news.write(made, "gate", "x", "It is so.")
+    assert told(made, "main") == []
+
+
+def test_what_git_does_not_track_is_not_called_unchanged(tmp_path: Path) -> None:
+    made = project(tmp_path / "repo" / "fork", ONE)
+    with pytest.raises(UsageError, match="in no git repository"):
+        missing.changed(made, "main")
+    git(tmp_path / "repo", "init", "-q", "-b", "main")
+    git(tmp_path / "repo", "commit", "-q", "--allow-empty", "-m", "base")
+    with pytest.raises(UsageError, match="git tracks no file of this project"):
+        missing.changed(made, "main")
+
+
+def test_a_file_that_was_meant_as_news(tracked: Project) -> None:
+    write(tracked.root, {"changelog/2026-03-04-x.gate.txt": "It is so.\n", "changelog/notes.txt": "x"})
+    assert [(one.where, one.what) for one in missing.untold(tracked)] == [
+        ("changelog/2026-03-04-x.gate.txt", "no news fragment: its name does not end in .md")
+    ]
 
 
 def test_what_others_did_since_is_not_this_changes(tracked: Project) -> None:

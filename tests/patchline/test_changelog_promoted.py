@@ -50,7 +50,7 @@ def test_a_first_release(made: Project) -> None:
     generate.path_of(made).touch()
     path = promoted.tell(made, FIRST)
     assert path == "changelog/2026-03-09-v1-6-0-tiny-1.image.md"
-    said = f"`{FIRST}` of the line tiny, promoted from `{NIGHTLY}`: image `{DIGEST}`, with 1 patch on demo==1.0."
+    said = f"`{FIRST}` is of the line tiny, promoted from `{NIGHTLY}`: image `{DIGEST}`, with 1 patch on demo 1.0."
     assert (made.root / path).read_text() == f"{said}\n\nRelease: {FIRST}\n"
     assert not generate.differs(made)
     text = generate.path_of(made).read_text()
@@ -83,6 +83,16 @@ def test_what_differs_from_the_last_release(made: Project) -> None:
 def test_each_difference(made: Project, names: list[str], fields: dict[str, str], said: str) -> None:
     release(made, SECOND, "2026-03-11T00:00:00Z", *names, **fields)
     assert told(made, SECOND).endswith(f" Since `{FIRST}`: {said}.")
+
+
+def test_another_dynamo_and_another_base_are_told(made: Project) -> None:
+    release(made, SECOND, "2026-03-11T00:00:00Z", "0001-three-heads.patch")
+    path = made.root / "changelog" / "releases" / f"{SECOND}.json"
+    one = record.read(path)
+    base = msgspec.structs.replace(one.base, digest=f"sha256:{'b' * 64}")
+    path.write_bytes(record.text(msgspec.structs.replace(one, dynamo="1.7.0", base=base)))
+    said = f"another base, `{'b' * 12}` and no longer `{'a' * 12}`; 1 patch as before."
+    assert told(made, SECOND).endswith(f" Since `{FIRST}`: Dynamo 1.7.0 and no longer 1.6.0; {said}")
 
 
 def test_a_release_without_news_and_news_without_a_release(made: Project) -> None:

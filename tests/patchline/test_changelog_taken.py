@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,77 @@ def test_commits_that_were_made_by_hand_are_told_of_once(made: Project) -> None:
     assert (again.data["written"], again.data["news"]) == (["0002-five-heads.patch"], [])
     assert len(told(made, "carried")) == 1
     assert wanted(made) == []
+
+
+def test_only_tags_in_front_are_no_part_of_the_sentence(made: Project) -> None:
+    change(made)
+    words = [word.replace("[Demo] Five heads.", "[Demo][Heads] Read a[0] before b") for word in NEW]
+    assert run(made, *words).exit == 0
+    [one] = told(made, "carried")
+    assert one.text == "`read-a-0-before-b` is carried on demo 1.0: Read a[0] before b."
+
+
+def test_a_run_that_was_killed_before_its_news(made: Project) -> None:
+    """Export tells of it, as taken in on the patch's own day."""
+    commit(change(made), "[Demo] Five heads\n\nWhy.")
+    assert run(made, "export", "demo").exit == 0
+    [one] = told(made, "carried")
+    one.path.unlink()
+    assert run(made, "export", "demo", "--json").data["news"] == ["changelog/2026-03-04-five-heads.carried.md"]
+    assert wanted(made) == []
+
+
+def test_a_patch_that_was_renamed_keeps_its_news(made: Project) -> None:
+    commit(change(made), "[Demo] Five heads\n\nWhy.")
+    assert run(made, "export", "demo").exit == 0
+    [one] = told(made, "carried")
+    path = one.path.rename(one.path.with_name("2026-03-04-five-heads.carried.md"))
+    commit(made.root, "five")
+    git(made.root, "tag", "-f", "base")
+    git(made.work_dir("demo", "1.0"), "commit", "-q", "--amend", "-m", "[Demo] Nine heads\n\nWhy.")
+    ended = run(made, "export", "demo", "--json")
+    assert (ended.data["removed"], ended.data["written"]) == (["0002-five-heads.patch"], ["0002-nine-heads.patch"])
+    assert ended.data["news"] == [f"changelog/{path.name}"]
+    assert path.read_text() == (
+        "`nine-heads` is carried on demo 1.0: Nine heads.\n\n"
+        "Patch: demo/1.0/0002-nine-heads.patch\nWas: demo/1.0/0002-five-heads.patch\n"
+    )
+    assert len(told(made, "carried")) == 1
+    assert wanted(made) == []
+    assert not generate.differs(made)
+
+
+def test_another_patch_in_its_place_is_no_new_name(made: Project) -> None:
+    work = change(made)
+    commit(work, "[Demo] Five heads\n\nWhy.")
+    assert run(made, "export", "demo").exit == 0
+    write(work, core(l3="three", l9="nine"))
+    git(work, "commit", "-q", "-a", "--amend", "-m", "[Demo] Nine heads\n\nWhy.")
+    assert run(made, "export", "demo").exit == 0
+    assert sorted(one.what for one in told(made, "carried")) == ["five-heads", "nine-heads"]
+
+
+@pytest.mark.parametrize("day", [date(2026, 3, 4), None])
+def test_a_patch_that_comes_back_is_told_of_again(made: Project, day: date | None) -> None:
+    """Dropped on another day, and on the same."""
+    change(made)
+    assert run(made, *NEW).exit == 0
+    [first] = told(made, "carried")
+    if day:
+        first.path.rename(first.path.with_name("2026-03-04-five-heads.carried.md"))
+    words = ("drop", "demo/five-heads", "--in", "1.0", "--reason", "superseded", "--text", "So it is.", "--unproven")
+    for times in (1, 2):
+        assert run(made, *words).exit == 6  # the rest has no environment here
+        assert len(told(made, "dropped")) == times
+        commit(made.root, "dropped")
+        git(made.root, "tag", "-f", "base")
+        assert run(made, "apply", "demo").exit == 0
+        change(made)
+        ended = run(made, *NEW, "--json")
+        assert len(ended.data["news"]) == 1
+        assert len(told(made, "carried")) == 1 + times
+        assert wanted(made) == []
+        assert run(made, "export", "demo", "--json").data["news"] == []
 
 
 def test_a_patch_of_another_version_is_rebased(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import pytest
 from carrying import core
 from page_projects import AUDIT, BODY, CHANGES, HOSTILE_FILES, ODD, VERDICTS
 from rebasing import two_versions
+from repos import git
 
 from patchline.audit import report
 from patchline.audit.finding import Audit, Finding, Known
@@ -27,11 +28,13 @@ from patchline.cli import Outcome
 from patchline.commands import page as verb
 from patchline.errors import UsageError
 from patchline.page import given
+from patchline.page.given import Verdict
 from patchline.page.highlight import highlighted
 from patchline.page.render import page
 from patchline.page.views import paragraphs
 from patchline.page.visible import code, prose, visible
 from patchline.project import Project
+from patchline.series.carried import carried
 
 VOID = {"meta", "link", "input", "br", "img"}
 
@@ -311,6 +314,30 @@ def test_the_verb_looks_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     given_one.write_text('{"audits": [{"subject": "demo==1.0", "compared": 1, "findings": []}]}')
     assert run(project, monkeypatch, "--audit", str(given_one)).data["findings"] == 0
     assert run(project, monkeypatch, "--no-look").data["audited"] == []
+
+
+def test_a_pin_that_was_only_checked_out_is_patched_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `rebase` leaves it: that no patch is there is no divergence. A tree that was patched once is taken as it is."""
+    project = two_versions(tmp_path / "p", core(l9="NINE"), ONE)
+    base = carried("demo", project).base()
+    assert run(project, monkeypatch).data["findings"] == 0
+    git(project.root / "work" / "demo-1.0", "reset", "-q", "--hard", base)
+    assert run(project, monkeypatch).data["findings"] > 0
+
+
+def test_versions_that_are_git_refs(made: Project) -> None:
+    """They have no place in the order of versions: they come last, and break nothing."""
+    ref = "main-86c7822a61a5"
+    folder = made.series_dir("demo", ref)
+    shutil.copytree(made.series_dir("demo", "1.0"), folder)
+    (folder / "0003-terse.patch").unlink()
+    found = Read(page(made, verdicts=[*VERDICTS, Verdict("demo", "topic-1", "0003-terse.patch", "moved")]).decode())
+    [table] = list(found.all("table", **{"class": "versions"}))
+    assert re.findall(r"\d\.\d|main-[0-9a-f]{12}|topic-\d", table[1])[:5] == ["0.9", "1.0", "2.0", ref, "topic-1"]
+    rows = [re.findall(r"unknown|carried|moved", text)[-2:] for at, text in found.all("tr") if "data-of" in at]
+    assert rows == [["carried", "unknown"], ["carried", "unknown"], ["unknown", "moved"]]
+    [row] = [text for at, text in found.all("tr") if at.get("class") == "gone"]
+    assert re.findall(r"carried|dropped|unknown", row) == ["carried", "dropped", "dropped", "unknown", "unknown"]
 
 
 def run(made: Project, monkeypatch: pytest.MonkeyPatch, *words: str) -> Outcome:

@@ -23,7 +23,7 @@ def tell(project: Project, found: Dropped) -> str:
     here = found.asked.here
     name = f"{quilt.bare(found.asked.file)} in {here.pin.version}"
     fields = {"Patch": found.asked.path, "Upstream": here.name}
-    path = news.write(project, KIND, name, text(found), fields=fields)
+    path = news.write(project, KIND, name, text(found), fields=fields, again=True)
     return path.relative_to(project.root).as_posix()
 
 
@@ -49,10 +49,9 @@ def _subject(found: Dropped) -> str:
 
 
 def _evidence(found: Dropped) -> list[str]:
-    lines, source = found.judged.evidence, entries.spelled(found.asked.source.name)
-    return [
-        f"Its verdict, judged from {source}, is {found.judged.verdict.value}{': ' + '; '.join(lines) if lines else ''}."
-    ]
+    judged, source = found.judged, entries.spelled(found.asked.source.name)
+    why = f": {'; '.join(judged.evidence)}" if judged.evidence else ""
+    return [f"Judged from {source}, its verdict is `{judged.verdict.value}`{why}."]
 
 
 def _words(said: str) -> list[str]:

@@ -133,7 +133,7 @@ def _of_series(carried: Carried, told: list[Fragment], first: dict[tuple[str, st
                 held=shown.held.get(patch.name),
                 gates=shown.gates,
                 overlay=shown.overlay,
-                release=first.get(key),
+                release=_first(first, [key, *_earlier(told, key)]),
             )
         )
     return entries
@@ -142,6 +142,15 @@ def _of_series(carried: Carried, told: list[Fragment], first: dict[tuple[str, st
 def _taken(told: list[Fragment], key: tuple[str, str]) -> Fragment | None:
     """The news that a patch was taken in; of several (it was dropped between them) the newest."""
     return next((one for one in told if one.kind == "carried" and key in [patch.key for patch in one.patches]), None)
+
+
+def _earlier(told: list[Fragment], key: tuple[str, str]) -> list[tuple[str, str]]:
+    """What a patch was called before it was renamed."""
+    return [was.key for one in told if key in [patch.key for patch in one.patches] for was in one.was]
+
+
+def _first(first: dict[tuple[str, str], Record], keys: list[tuple[str, str]]) -> Record | None:
+    return min((first[key] for key in keys if key in first), key=lambda one: (one.made, one.tag), default=None)
 
 
 def _why(patch: Patch) -> str:

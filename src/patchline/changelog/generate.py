@@ -14,6 +14,7 @@ from patchline.files import write_whole
 from patchline.project import Project
 
 FILE = "SCICOM_CHANGELOGS.md"
+_TAG = re.compile(r"<(?=[a-zA-Z/!?])(?!https?://)")
 
 _HEAD = """\
 # Changes that this fork makes to its upstreams
@@ -64,7 +65,7 @@ def _carried(found: list[Entry]) -> Iterator[str]:
 def _entry(entry: Entry) -> Iterator[str]:
     yield f"### {_plain(entry.patch.header.subject)}\n"
     if entry.news:
-        yield f"{entry.news}\n"
+        yield f"{_no_html(entry.news)}\n"
     if entry.why:
         yield f"{_plain(entry.why)}\n"
     yield "\n".join(f"- {_plain(sentence)}" for sentence in words.all_of(entry)) + "\n"
@@ -78,10 +79,10 @@ def _dropped(told: list[Fragment]) -> Iterator[str]:
     for one, patch in found:
         upstream = entries.SPELLED.get(patch.upstream, patch.upstream)
         yield f"### {upstream}: {patch.key[1]}\n"
-        yield f"{one.text}\n"
+        yield f"{_no_html(one.text)}\n"
         since = _since(told, one, patch)
         yield (
-            f"- It was dropped on {one.day}. The upstream version that made it unneeded is {spelled(one.upstream)}.\n"
+            f"- It was dropped on {one.day}, with {spelled(one.upstream)}.\n"
             f"- It was carried {since}as `patches/{'/'.join(patch)}`.\n"
         )
 
@@ -92,11 +93,11 @@ def _since(told: list[Fragment], drop: Fragment, patch: Named) -> str:
         for one in told
         if one.kind == "carried" and one.day <= drop.day and patch.key in [named.key for named in one.patches]
     ]
-    return f"since {max(days)} " if days else ""
+    return f"from {max(days)} to {drop.day}, " if days else ""
 
 
 def _days(found: Known) -> Iterator[str]:
-    said = [(one.day, f"- **{one.kind}** {_indented(one.text)}\n") for one in found.news]
+    said = [(one.day, f"- **{one.kind}** {_indented(_no_html(one.text))}\n") for one in found.news]
     told = {one.release for one in found.news}
     rest = [one for one in reversed(found.releases) if one.tag not in told]
     said += [(one.made[:10], f"- **release** {words.tagged(one)}\n") for one in rest]
@@ -111,6 +112,12 @@ def _days(found: Known) -> Iterator[str]:
 
 def _indented(text: str) -> str:
     return text.replace("\n", "\n  ").replace("\n  \n", "\n\n")
+
+
+def _no_html(text: str) -> str:
+    """News in Markdown: a tag outside `code` is shown and not obeyed, as on the page."""
+    parts = re.split(r"(`[^`\n]+`)", text)
+    return "".join(part if at % 2 else _TAG.sub("&lt;", part) for at, part in enumerate(parts))
 
 
 def _plain(text: str) -> str:

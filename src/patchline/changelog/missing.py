@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from patchline import git
 from patchline.changelog import news, released
@@ -29,17 +29,25 @@ def untold(project: Project) -> list[Finding]:
     files = [path for path in sorted(project.root.glob("patches/*/*/*")) if path.name.endswith((".patch", ".diff"))]
     there = {(path.parts[-3], quilt.bare(path.name)): path.relative_to(project.root).as_posix() for path in files}
     carried = {patch.key for one in told if one.kind == "carried" for patch in one.patches}
-    dropped = {patch.key for one in told if one.kind == "dropped" for patch in one.patches}
+    gone = {patch.key for one in told for patch in (one.patches if one.kind == "dropped" else one.was)}
     return [
         *(Finding(path, _no_news("carried", path)) for key, path in there.items() if key not in carried),
         *(
-            Finding(f"changelog/{one.path.name}", f"there is no such patch: {'/'.join(patch)}")
+            Finding(f"changelog/{one.path.name}", f"there is no such patch, and no field Was: {'/'.join(patch)}")
             for one in told
             for patch in one.patches
-            if patch.key not in there and patch.key not in dropped
+            if patch.key not in there and patch.key not in gone
         ),
         *_releases(project, told),
+        *_no_fragments(project),
     ]
+
+
+def _no_fragments(project: Project) -> Iterable[Finding]:
+    """Files that were meant as news by their names, and are not read."""
+    for path in sorted(news.folder(project).glob("[0-9]*")):
+        if path.is_file() and path.suffix != ".md":
+            yield Finding(f"changelog/{path.name}", "no news fragment: its name does not end in .md")
 
 
 def _releases(project: Project, told: list[Fragment]) -> Iterable[Finding]:
@@ -60,9 +68,9 @@ def changed(project: Project, base: str) -> dict[str, str]:
     """What the work tree and its commits did since they left `base`: `A`, `M` or `D` by path from the project's root.
 
     Raises:
-        UsageError: git knows no such commit, or the project is not in its own repository.
+        UsageError: git knows no such commit, or tracks no file of the project.
     """
-    root = git.top(project.root).work_tree
+    root = _tracked(project)
     try:
         ours = git.line(root, "merge-base", "--end-of-options", base, "HEAD")
     except CommandFailed as unknown:
@@ -71,9 +79,22 @@ def changed(project: Project, base: str) -> dict[str, str]:
             where=str(root),
             next="git fetch, with enough of the history",
         ) from unknown
-    words = os.fsdecode(git.git(root, "diff", "--name-status", "--no-renames", "-z", ours, "--")).split("\0")[:-1]
+    asked = ("diff", "--name-status", "--no-renames", "--relative", "-z", ours, "--")
+    words = os.fsdecode(git.git(root, *asked)).split("\0")[:-1]
     new = os.fsdecode(git.git(root, "ls-files", "--others", "--exclude-standard", "-z")).split("\0")[:-1]
     return {path: state[0] for state, path in zip(words[::2], words[1::2], strict=True)} | dict.fromkeys(new, "A")
+
+
+def _tracked(project: Project) -> Path:
+    """The project's folder, a repository's top or a folder of one; what git does not track has not changed either."""
+    try:
+        if git.git(project.root, "ls-files", "-z"):
+            return project.root
+    except CommandFailed as no_repository:
+        raise UsageError(
+            "this project is in no git repository", where=str(project.root), next="git init, add and commit"
+        ) from no_repository
+    raise UsageError("git tracks no file of this project", where=str(project.root), next="git add, and commit")
 
 
 def missing(project: Project, changes: Mapping[str, str]) -> list[Finding]:
@@ -100,6 +121,7 @@ def _of_patches(
     project: Project, touched: Iterable[str], changes: Mapping[str, str], fresh: list[Fragment]
 ) -> Iterable[Finding]:
     told = {(one.kind, patch.key) for one in fresh for patch in one.patches}
+    told |= {("dropped", patch.key) for one in fresh for patch in one.was}  # renamed
     left = {(path.parts[-3], quilt.bare(path.name)) for path in project.root.glob("patches/*/*/*.patch")}
     patches = [(path, named) for path in touched if (named := _named(path))]
     gone = {(named.version, named.key) for path, named in patches if changes[path] == "D"}

@@ -31,13 +31,15 @@ KINDS = {
 }
 """Every kind, with the fields that it has to have."""
 
-FIELDS = ("Patch", "Upstream", "Release")
-"""Lines `KEY: VALUE` of a fragment's last paragraph. Patch: a file below `patches/`, which may be gone; Upstream: the
-version that made a patch unneeded, `NAME==VERSION`; Release: the tag of a promoted image."""
+FIELDS = ("Patch", "Was", "Upstream", "Release")
+"""Lines `KEY: VALUE` of a fragment's last paragraph. Patch: a file below `patches/`, which may be gone; Was: what the
+one patch was called before it was renamed; Upstream: the version that made a patch unneeded, `NAME==VERSION`; Release:
+the tag of a promoted image."""
 
 _NAME = re.compile(r"(?P<day>\d{4}-\d\d-\d\d)-(?P<what>[a-z0-9]+(?:-[a-z0-9]+)*)\.(?P<kind>[a-z]+)(?:\.\d+)?\.md")
 _FORM = "DAY-WHAT.KIND.md: 2026-11-29-per-region-heads.carried.md"
 _PATCH = re.compile(r"(?P<upstream>[a-z0-9-]+)/(?P<version>[^/\s]+)/(?P<file>[^/\s]+)")
+_CONFLICT = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
 _PIN = re.compile(r"[a-z0-9-]+==\S+")
 
 
@@ -69,6 +71,8 @@ class Fragment(NamedTuple):
     """`NAME==VERSION`; empty where it names none."""
     release: str
     """A tag; empty where it names none."""
+    was: tuple[Named, ...] = ()
+    """Earlier names of its one patch."""
 
 
 def folder(project: Project) -> Path:
@@ -113,8 +117,11 @@ def write(
     *,
     fields: Mapping[str, str | Sequence[str]] | None = None,
     day: date | None = None,
+    again: bool = False,
 ) -> Path:
     """Writes a fragment of today (in UTC), or of another `day`; one of that name that says the same stays alone.
+
+    With `again` it does not: what happened a second time is told a second time.
 
     `name` says what changed; `fields` are added at the end, a line for each value. Two of one day, kind
     and name are numbered.
@@ -129,7 +136,7 @@ def write(
     stem = f"{day.isoformat() if day else time.strftime('%Y-%m-%d', time.gmtime())}-{slug}.{kind}"
     made = _fragment(f"{stem}.md", whole, folder(project) / f"{stem}.md")
     for path in sorted(folder(project).glob(f"????-??-??-{slug}.{kind}*.md")):
-        if path.read_bytes() == whole.encode():
+        if not again and path.read_bytes() == whole.encode():
             return path
     number, path = 0, made.path
     while path.exists():
@@ -148,12 +155,14 @@ def _fragment(name: str, whole: str, path: Path) -> Fragment:
         raise UsageError(f"there is no kind {kind!r}: {hint(kind, KINDS)}")
     if not _is_day(day):
         raise UsageError(f"there is no day {day}")
+    if _CONFLICT.search(whole):
+        raise UsageError("it has the marks of a merge's conflict")
     text, fields = _split(whole)
     if faults := list(_faults(kind, text, fields)):
         raise UsageError("; ".join(faults))
-    named = tuple(Named(*value.split("/")) for value in fields.get("patch", []))
+    named, was = (tuple(Named(*value.split("/")) for value in fields.get(key, [])) for key in ("patch", "was"))
     upstream, release = ("".join(fields.get(key, [])) for key in ("upstream", "release"))
-    return Fragment(path, day, match["what"], kind, text, named, upstream, release)
+    return Fragment(path, day, match["what"], kind, text, named, upstream, release, was)
 
 
 def _is_day(text: str) -> bool:
@@ -180,10 +189,13 @@ def _faults(kind: str, text: str, fields: Mapping[str, list[str]]) -> Iterator[s
     yield from (f"there is no field {key!r}: {hint(key, known)}" for key in fields if key not in known)
     yield from (f"a {kind} fragment has a field {key}:" for key in KINDS[kind] if key.lower() not in fields)
     yield from (
-        f"Patch: {value!r} is not UPSTREAM/VERSION/FILE"
-        for value in fields.get("patch", [])
+        f"{key}: {value!r} is not UPSTREAM/VERSION/FILE"
+        for key in ("Patch", "Was")
+        for value in fields.get(key.lower(), [])
         if not _PATCH.fullmatch(value)
     )
+    if "was" in fields and len(fields.get("patch", [])) != 1:
+        yield "Was: goes with one field Patch:"
     upstream = fields.get("upstream", [])
     yield from (f"Upstream: {value!r} is not NAME==VERSION" for value in upstream if not _PIN.fullmatch(value))
     releases = fields.get("release", [])

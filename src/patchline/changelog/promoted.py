@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
 from typing import NamedTuple
 
 from patchline.changelog import generate, news, released
 from patchline.changelog.entries import spelled
-from patchline.changelog.words import listed, number, tagged
+from patchline.changelog.words import listed, number, short, tagged
 from patchline.project import Project
 from patchline.release.record import Record
 from patchline.series.quilt import bare
@@ -54,7 +55,15 @@ def _differs(one: Record, before: Record) -> str:
     parts = [f"{word} {listed(sorted(names))}" for word, names in found.items() if names]
     if kept := sum(now[key] == then[key] for key in both):
         parts.append(f"{number(kept, 'patch', 'patches')} as before")
-    return f"Since `{before.tag}`: {'; '.join(parts)}."
+    return f"Since `{before.tag}`: {'; '.join([*_beside(one, before), *parts])}."
+
+
+def _beside(one: Record, before: Record) -> Iterator[str]:
+    """What differs beside the patches."""
+    if one.dynamo != before.dynamo:
+        yield f"Dynamo {one.dynamo} and no longer {before.dynamo}"
+    if one.base.digest != before.base.digest:
+        yield f"another base, `{short(one.base.digest)}` and no longer `{short(before.base.digest)}`"
 
 
 class _Patch(NamedTuple):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
+from datetime import UTC, date, datetime
 
 from patchline.changelog import generate, news
 from patchline.changelog.entries import spelled
@@ -15,23 +17,26 @@ from patchline.series.carried import Carried
 from patchline.series.patch import Patch
 
 
-def tell(series: Carried, names: Collection[str], text: str = "") -> list[str]:
+def tell(series: Carried, names: Collection[str], text: str = "", *, older: Collection[str] = ()) -> list[str]:
     """Writes news of those of the patches `names` that no news names on this version; paths from the project's root.
 
-    A patch that is carried on another version is `rebased`, any other one `carried`. `text` is what readers are told;
-    without it that is the subject.
+    A patch that was carried on another version is `rebased`, any other one, or one that was dropped, `carried`.
+    `text` is what readers are told; without it that is the subject. One of the `older`, whose news a run before this
+    did not write, was taken in on its own day.
 
     Raises:
         UsageError: a fragment or the series is not understood.
     """
     told, paths = news.read(series.project), []
-    carried = {patch.key for one in told if one.kind == "carried" for patch in one.patches}
     for patch in _untold(series, told):
         if patch.name in names:
             bare = quilt.bare(patch.name)
-            kind = "rebased" if (series.upstream.name, bare) in carried else "carried"
-            said = text or f"`{bare}` is carried on {spelled(series.name)}: {_subject(patch)}."
-            paths.append(_write(series, kind, bare if kind == "carried" else f"{bare} {series.name}", said, [patch]))
+            kind = _kind(series, told, bare)
+            said = text or words(series, patch)
+            name = bare if kind == "carried" else f"{bare} {series.name}"
+            first = not any(named.key == (series.upstream.name, bare) for one in told for named in one.patches)
+            day = _day(patch) if first and patch.name in older else None
+            paths.append(_write(series, kind, name, said, [patch], day))
     return _done(series, paths)
 
 
@@ -50,29 +55,53 @@ def tell_rebased(done: Progress) -> list[str]:
 
 def _untold(series: Carried, told: Sequence[Fragment]) -> list[Patch]:
     """The patches of a series that no news names as carried on its version, in their order."""
-    where = (series.upstream.name, series.pin.version)
-    taken = {
-        named.key
-        for one in told
-        if one.kind in ("carried", "rebased")
-        for named in one.patches
-        if (named.upstream, named.version) == where
-    }
     patches = quilt.patches(quilt.files(series.series, own=True))
-    return [patch for patch in patches if (where[0], quilt.bare(patch.name)) not in taken]
+    return [patch for patch in patches if not _is_told(series, told, quilt.bare(patch.name))]
+
+
+def _is_told(series: Carried, told: Sequence[Fragment], bare: str) -> bool:
+    """Whether news names it on that version. One that was dropped there since is told of anew when it comes back."""
+    here, version = (series.upstream.name, bare), series.pin.version
+    named = [(one, patch) for one in told for patch in one.patches if patch.key == here]
+    taken = [one.day for one, patch in named if one.kind in ("carried", "rebased") and patch.version == version]
+    drops = [one.day for one, _ in named if one.kind == "dropped" and one.upstream == series.name]
+    stands = False
+    for day in sorted({*taken, *drops}):  # on one day, it comes and goes by turns
+        more = taken.count(day) - drops.count(day)
+        stands = more >= 0 if stands else more > 0
+    return stands
+
+
+def _kind(series: Carried, told: Sequence[Fragment], bare: str) -> str:
+    said = {one.kind for one in told for patch in one.patches if patch.key == (series.upstream.name, bare)}
+    others = [path for path in series.folder.parent.glob("*/*.patch") if path.parent != series.folder]
+    elsewhere = any(quilt.bare(path.name) == bare for path in others)
+    return "rebased" if "carried" in said and (elsewhere or "dropped" not in said) else "carried"
+
+
+def words(series: Carried, patch: Patch) -> str:
+    """What readers are told of a patch where nobody says more."""
+    return f"`{quilt.bare(patch.name)}` is carried on {spelled(series.name)}: {_subject(patch)}."
 
 
 def _subject(patch: Patch) -> str:
     """Without its tags in brackets, as a sentence has it."""
-    return patch.header.subject.rpartition("] ")[2].strip().rstrip(".")
+    subject = patch.header.subject
+    return (re.sub(r"^(\[[^\]]*\]\s*)+", "", subject) or subject).strip().rstrip(".")
+
+
+def _day(patch: Patch) -> date | None:
+    """Of the patch's mail; None where it has none."""
+    seconds = patch.header.seconds
+    return datetime.fromtimestamp(seconds, UTC).date() if seconds is not None else None
 
 
 def _rebased(done: Progress, fresh: Sequence[Patch]) -> str:
     """From where to where, and what each patch was there."""
     verdicts = {one.name: one.verdict for one in done.judged}
-    words = {Verdict.APPLIES: " (as it is)", Verdict.MOVED: " (moved)", Verdict.CONFLICTS: " (by hand)"}
+    said = {Verdict.APPLIES: " (as it is)", Verdict.MOVED: " (moved)", Verdict.CONFLICTS: " (by hand)"}
     names = [
-        f"`{quilt.bare(patch.name)}`{words.get(verdicts[patch.name], '') if patch.name in verdicts else ''}"
+        f"`{quilt.bare(patch.name)}`{said.get(verdicts[patch.name], '') if patch.name in verdicts else ''}"
         for patch in fresh
     ]
     text = f"Rebased from {spelled(done.old.name)} to {spelled(done.new.name)}: {listed(names)}."
@@ -82,9 +111,9 @@ def _rebased(done: Progress, fresh: Sequence[Patch]) -> str:
     return f"{text} Not carried there: {listed(left)}." if left else text
 
 
-def _write(series: Carried, kind: str, name: str, text: str, patches: Sequence[Patch]) -> str:
+def _write(series: Carried, kind: str, name: str, text: str, patches: Sequence[Patch], day: date | None = None) -> str:
     paths = [f"{series.upstream.name}/{series.pin.version}/{patch.name}" for patch in patches]
-    written = news.write(series.project, kind, name, text, fields={"Patch": paths})
+    written = news.write(series.project, kind, name, text, fields={"Patch": paths}, day=day, again=True)
     return written.relative_to(series.project.root).as_posix()
 
 

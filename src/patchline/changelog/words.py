@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from patchline.changelog.entries import Entry
+from patchline.changelog.entries import Entry, spelled
 from patchline.changelog.marks import Counts
 from patchline.changelog.proven import GatePassed
 from patchline.release.record import Record
@@ -111,10 +111,10 @@ def _noticed(entry: Entry) -> str:
     found = entry.held
     if not found:
         return ""
+    without = "any of" if found.held == found.pieces else f"{found.held:,} of"
     return (
-        f"Without {'any of' if found.held == found.pieces else f'{found.held:,} of'} its "
-        f"{number(found.pieces, 'piece')} a test fails, and of {number(found.mistakes, 'small mistake')} made in its "
-        f"lines {found.noticed:,} are noticed ({found.day})."
+        f"Without {without} its {number(found.pieces, 'changed part')} a test fails, and of "
+        f"{number(found.mistakes, 'small mistake')} made in its lines {found.noticed:,} are noticed ({found.day})."
     )
 
 
@@ -129,7 +129,7 @@ def _gate(one: GatePassed) -> str:
     if one.state in ("passed", "passed before"):
         doubt = "; no proof shows that these are today's patches" if one.state == "passed before" else ""
         return (
-            f"The gate {one.fleet} was passed on {one.day}, in {number(one.plays, 'play')}, "
+            f"The gate {one.fleet} was passed on {one.day}, in {number(one.plays, 'run')} of real engines, "
             f"with the overlay `{short(one.overlay)}`{doubt}."
         )
     return f"The gate {one.fleet} was not passed ({one.day}): {one.why}."
@@ -153,15 +153,15 @@ def release(entry: Entry) -> str:
 
 def tagged(one: Record) -> str:
     """What a tag means."""
-    each = [f"{number(len(series.patches), 'patch', 'patches')} on {series.pin}" for series in one.series]
+    each = [f"{number(len(series.patches), 'patch', 'patches')} on {spelled(series.pin)}" for series in one.series]
     promoted = f", promoted from `{one.nightly}`" if one.nightly else ""
-    return f"`{one.tag}` of the line {one.line}{promoted}: image `{one.image}`, with {listed(each)}."
+    return f"`{one.tag}` is of the line {one.line}{promoted}: image `{one.image}`, with {listed(each)}."
 
 
 def all_of(entry: Entry) -> list[str]:
     """Every sentence of a changelog's entry, in order."""
     return [
-        f"It is carried since {entry.since}, as `{entry.path}`.",
+        f"It has been carried since {entry.since}, as `{entry.path}`.",
         size(entry),
         forwarded(entry),
         held(entry),

@@ -1,6 +1,7 @@
 """Write the commits of a checked-out pin back as its series. A patch that still says its commit keeps its bytes.
 
-A patch that is new on this version gets its news fragment in changelog/.
+A patch that no news tells of on this version gets its fragment in changelog/; the news of one that was renamed, where
+no more than its message changed, go on under its new name.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Exports; see `series.export` for what is raised."""
-    from patchline.changelog import taken
+    from patchline.changelog import news, renamed, taken
     from patchline.series.carried import carried
     from patchline.series.export import export
 
     series = carried(args.upstream)
-    done = export(series, check=args.check, force=args.force)
-    told = taken.tell(series, done.written) if done.written and not args.check else []
-    return outcome(done, told, check=args.check)
+    if args.check:
+        return outcome(export(series, check=True, force=args.force), check=True)
+    news.read(series.project)  # a fault there is said before anything changes
+    before = renamed.diffs(series)
+    done = export(series, force=args.force)
+    told = renamed.tell(series, before, done)
+    return outcome(done, [*told, *taken.tell(series, [*done.kept, *done.written], older=done.kept)])
 
 
 def outcome(done: Exported, told: Sequence[str] = (), *, check: bool = False) -> Outcome:

@@ -40,6 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Outcome:
     """Writes it, whole; see `render.page` and `given` for what is raised."""
     from patchline.changelog.entries import known
+    from patchline.changelog.words import number
     from patchline.page import given, render
 
     project = find()
@@ -65,4 +66,4 @@ def run(args: argparse.Namespace) -> Outcome:
         "verdicts": len(verdicts),
     }
     said = f"{findings} unexplained" if audits else "not audited"
-    return Outcome(data, f"{path}: {len(read.entries)} patches, {said}, {len(made):,} bytes")
+    return Outcome(data, f"{path}: {number(len(read.entries), 'patch', 'patches')}, {said}, {len(made):,} bytes")

@@ -55,6 +55,11 @@ def _is_version(text: str) -> bool:
     return True
 
 
+def order(version: str) -> tuple[bool, Version, str]:
+    """A key by which versions stand in their order; what a git ref meant, which has no place in it, comes last."""
+    return (False, Version(version), "") if _is_version(version) else (True, Version("0"), version)
+
+
 def row(one: Fragment, patch: Named, versions: list[str], told: Sequence[Fragment]) -> Gone:
     """Its row: carried on the version that the news names, dropped from the one on that made it so."""
     since = [each.day for each in told if each.kind == "carried" and patch.key in [every.key for every in each.patches]]
@@ -68,7 +73,7 @@ def _fate(version: str, own: str, first: Version | None, why: str) -> Cell:
     """A dropped patch on one version; `first` is the newest one that the news names."""
     if version == own:
         return Cell(version, "carried", VERDICTS["carried"])
-    if first is not None and Version(version) >= first:
+    if first is not None and _is_version(version) and Version(version) >= first:
         return Cell(version, "dropped", why)
     return Cell(version, UNKNOWN, VERDICTS[UNKNOWN])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from patchline import git
 from patchline.audit import finding, tree
 from patchline.errors import UsageError
 from patchline.page.given import Audit, Finding, Verdict
@@ -9,7 +10,9 @@ from patchline.project import Project
 from patchline.rebase import onto
 from patchline.rebase.targets import targets
 from patchline.rebase.words import Judged
+from patchline.series import applied
 from patchline.series.carried import Carried, every
+from patchline.series.moves import held
 
 
 def audits(project: Project) -> list[Audit]:
@@ -23,11 +26,20 @@ def audits(project: Project) -> list[Audit]:
 
 
 def _audit(one: Carried) -> Audit:
-    if not one.repo.is_dir():
+    if not one.repo.is_dir() or _is_stock(one):
         one.apply()
     made = tree.pin(one)
     known = tuple(_finding(each.finding, each.reason) for each in made.known)
     return Audit(made.subject, made.compared, tuple(_finding(each) for each in made.findings), known)
+
+
+def _is_stock(one: Carried) -> bool:
+    """Whether the pin was only checked out, as `rebase` does it: nothing was ever applied or changed there."""
+    base = one.base()
+    with held(one.repo) as tree:
+        if applied.load(tree.applied) or tree.head != base:
+            return False
+        return not git.work(one.repo, "status", "--porcelain")
 
 
 def _finding(one: finding.Finding, reason: str = "") -> Finding:

@@ -6,15 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from packaging.version import Version
-
 from patchline.changelog import entries as changelog
 from patchline.changelog.entries import Entry, Known
 from patchline.changelog.marks import Counts
 from patchline.changelog.news import Fragment
 from patchline.page.code import Code, codes
 from patchline.page.given import UNKNOWN, VERDICTS, Verdict
-from patchline.page.gone import Cell, Gone, drops, row, versions_of
+from patchline.page.gone import Cell, Gone, drops, order, row, versions_of
 from patchline.pins import Upstream
 from patchline.project import Project
 from patchline.series.quilt import bare
@@ -100,7 +98,7 @@ def _column(
     ported = [path.name for path in (project.root / "patches" / upstream.name).glob("*") if (path / "series").is_file()]
     judged = [one.version for one in verdicts if one.upstream == upstream.name]
     dropped = [version for drop in ours for version in versions_of(*drop)]
-    versions = sorted({*(pin.version for pin in upstream.pins), *ported, *judged, *dropped}, key=Version)
+    versions = sorted({*(pin.version for pin in upstream.pins), *ported, *judged, *dropped}, key=order)
     said = {(one.version, one.patch): one for one in verdicts if one.upstream == upstream.name}
     views = [_view(entry, [_cell(project, entry, version, said) for version in versions]) for entry in entries]
     spelled, gone = (
