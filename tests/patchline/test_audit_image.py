@@ -354,6 +354,7 @@ def test_what_is_right_is_left_in_peace(
     more = [[member(f"{SITE}/demo/s.py")], [member(f"{SITE}/demo/.wh.s.py")]] if "later layer" in name else []
     said = audit(capsys, "--image", on_top(whole, tmp_path / "x", RIGHT[name], *more))
     assert (said.exit, said.kinds) == (0, []), said.whats
+    assert ("by their heads only" in said.notes) == ("byte-code" in name)
 
 
 def test_a_hand_edit_is_shown_by_its_line(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,7 +65,7 @@ def audit(project: Project, reference: str, line_name: str, platform: str, *, st
         [*_said(question, view), *hung, *found.findings]
     )  # packages of one place share distributions
     left, accepted = known.split(list(every_one), entries)
-    notes = (*question.agreed.notes, *(() if stock else there.notes), *_notes(question, found.unread))
+    notes = (*question.agreed.notes, *(() if stock else there.notes), *_notes(question, found.unread, view))
     facts = {"image": image.digest, "line": question.line.name if question.line else "", "base": question.said.base}
     facts |= {} if stock else project_says.facts(question.agreed.made)
     return Audit(reference, found.held, ordered(left), tuple(found.explained), tuple(accepted), notes, facts)
@@ -146,8 +146,10 @@ def _base(question: _Question) -> Iterator[Finding]:
         yield Finding("label", f"{labels.OURS}base", what)
 
 
-def _notes(question: _Question, unread: int) -> list[str]:
+def _notes(question: _Question, unread: int, view: View) -> list[str]:
     said = [f"{unread} files that RECORD lists lie outside of what an audit reads"] if unread else []
+    if coded := sum(path.endswith(".pyc") for path in view.files):
+        said.append(f"{coded} files of byte-code were held against their sources by their heads only")
     if question.lock is None:
         said.append("no base lock is of its base: files were held against RECORD and the pins' sources only")
     return said
