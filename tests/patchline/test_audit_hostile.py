@@ -31,6 +31,15 @@ def view(at: Path, *more: list[bytes] | Packed) -> View:
     return layers.view(found, patterns(["vllm"]))
 
 
+@pytest.mark.parametrize("kind", ["tar", "gzip", "zstd"])
+def test_a_layer_of_other_bytes_than_the_configuration_says(tmp_path: Path, kind: str) -> None:
+    """A runtime refuses it, or runs what this audit did not see."""
+    packed = bases.pack([member("opt/x", b"x" * 5000)], kind)
+    assert view(tmp_path / "right", packed)
+    with pytest.raises(SourceMismatch, match=f"unpacks to {packed.diff_id}, and the configuration says sha256:0000"):
+        view(tmp_path / "wrong", packed._replace(diff_id=f"sha256:{'0' * 64}"))
+
+
 def test_a_plain_view(tmp_path: Path) -> None:
     found = view(tmp_path / "x")
     assert found.files[f"{SITE}/vllm/core.py"].digest == sha(bases.CORE)

@@ -8,7 +8,7 @@ from tarfile import TarInfo
 from patchline.audit.view import Held, Patterns, Seen, View
 from patchline.audit.watch import Watch
 from patchline.errors import SourceMismatch
-from patchline.image import unpack
+from patchline.image import model, unpack
 from patchline.image.ahead import ahead
 from patchline.image.base import Base
 from patchline.image.contents import Asked, Contents, Node, unresolved
@@ -39,9 +39,10 @@ def view(image: Base, wanted: Patterns) -> View:
 def _read(image: Base, asked: Asked) -> tuple[Contents, Watch]:
     found, watch = Contents(asked), Watch(asked, image.where)
     with bytes_of(f"the layers of {image.digest[:19]}", sum(layer.size for layer in image.layers)) as came:
-        for layer in image.layers:
+        ids = model.config(image.config, image.where).rootfs.diff_ids
+        for layer, diff_id in zip(image.layers, ids, strict=True):
             with ahead(_counted(image.source.chunks(layer), came)) as chunks:
-                members = _understood(layer, unpack.members(layer, chunks, image.where), image.where)
+                members = _understood(layer, unpack.members(layer, chunks, image.where, diff_id), image.where)
                 found.lay(watch.layer(members), image.where)
     return found, watch
 

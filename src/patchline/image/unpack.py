@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import tarfile
 import zlib
@@ -24,21 +25,27 @@ Read = Callable[[], bytes]
 """Gives the next bytes of a member; none at its end."""
 
 
-def members(layer: Descriptor, chunks: Iterator[bytes], where: str) -> Iterator[tuple[tarfile.TarInfo, Read]]:
+def members(
+    layer: Descriptor, chunks: Iterator[bytes], where: str, diff_id: str = ""
+) -> Iterator[tuple[tarfile.TarInfo, Read]]:
     """The members of a layer in their order, with what reads their content until the next one is asked for.
 
-    The whole stream has been read at the end, so `chunks` has checked it.
+    The whole stream has been read at the end, so `chunks` has checked it. With `diff_id`, the digest that the image's
+    configuration gives for the unpacked bytes, these are checked as well.
 
     Raises:
         Refused: the layer is kept elsewhere, or is packed in a way that is not known here.
-        SourceMismatch: it cannot be unpacked.
+        SourceMismatch: it cannot be unpacked, or unpacks to something else.
     """
     if layer.foreign:
         raise Refused(
             f"the layer {layer.digest} is a foreign one ({layer.media_type}): registries do not have it", where=where
         )
     kind = as_oci(layer.media_type).rpartition(".")[2]
-    stream = Forward(_unpacked(kind, chunks, where))
+    unpacked = _unpacked(kind, chunks, where)
+    if diff_id:
+        unpacked = _checked(unpacked, layer, diff_id, where)
+    stream = Forward(unpacked)
     guard = partial(_unpacking, layer, chunks, where)
     with guard():
         with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:", tarinfo=_strict()) as tar:
@@ -47,7 +54,22 @@ def members(layer: Descriptor, chunks: Iterator[bytes], where: str) -> Iterator[
                     raise tarfile.ReadError("a global head: tarfile obeys it, container runtimes pass over it")
                 cast(Any, tar).members = []  # else it keeps all of them, and a base has hundreds of thousands
                 yield member, partial(_read, member, stream, guard)
+        _drain(unpacked)
         _drain(chunks)
+
+
+def _checked(pieces: Iterator[bytes], layer: Descriptor, diff_id: str, where: str) -> Iterator[bytes]:
+    """The same; at their end they are compared with what the configuration says. Of a plain tar that is its digest."""
+    plain = layer.digest if as_oci(layer.media_type).endswith("tar") else ""
+    total = hashlib.sha256()
+    for piece in pieces:
+        if not plain:
+            total.update(piece)
+        yield piece
+    found = plain or f"sha256:{total.hexdigest()}"
+    if found != diff_id:
+        what = f"the layer {layer.digest} unpacks to {found}, and the configuration says {diff_id}"
+        raise SourceMismatch(what, where=where)
 
 
 def _strict() -> type[tarfile.TarInfo]:
