@@ -122,8 +122,16 @@ def put_image(client: Client, megabytes: int, gzip: bool) -> str:
         return packed(noise(seed, size)) if gzip else noise(seed, size)
 
     layers = [put_pieces(target, lambda seed=seed: pieces(seed), kind) for seed in range(LAYERS)]  # type: ignore[misc]
-    made = put_manifest(target, [*layers, put(target, package(), model.LAYER)])
+    ids = [_digest(noise(seed, size)) for seed in range(LAYERS)]
+    made = put_manifest(target, [*layers, put(target, package(), model.LAYER)], ids)
     return f"{target.client.host}/{target.name}@{made}"
+
+
+def _digest(pieces: Iterator[bytes]) -> str:
+    total = hashlib.sha256()
+    for piece in pieces:
+        total.update(piece)
+    return f"sha256:{total.hexdigest()}"
 
 
 def step(name: str, reference: str, root: Path) -> None:

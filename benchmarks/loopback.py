@@ -86,10 +86,10 @@ def put_pieces(target: Repository, pieces: Callable[[], Iterable[bytes]], kind: 
     return blob
 
 
-def put_manifest(target: Repository, layers: Sequence[model.Descriptor]) -> str:
-    """Puts an image of these layers and gives its digest; a layer's diff id is its own digest, packed or not."""
-    ids = [one.digest for one in layers]
-    config = {"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": ids}}
+def put_manifest(target: Repository, layers: Sequence[model.Descriptor], ids: Sequence[str] = ()) -> str:
+    """Puts an image of these layers and gives its digest; `ids` are the digests of the first ones unpacked."""
+    whole = [*ids, *(one.digest for one in layers[len(ids) :])]
+    config = {"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": whole}}
     parts = [
         {"mediaType": one.media_type, "digest": one.digest, "size": one.size}
         for one in (put(target, model.made(config).data, model.CONFIG), *layers)
