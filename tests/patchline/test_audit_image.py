@@ -597,6 +597,22 @@ def test_a_cache_of_byte_code_elsewhere(whole: Path, tmp_path: Path, capsys: pyt
     assert said.kinds == [("shadowed", "PYTHONPYCACHEPREFIX")]
 
 
+def test_start_up_code_is_known_by_its_bytes(
+    whole: Path, tmp_path: Path, world: tuple[Project, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = world[0].root / "builds" / NAME / "known.toml"
+    code = b"import startup\n"
+    entry = f'[[known]]\nkind = "shadowed"\npath = "more.pth"\nsha256 = "{bases.sha(code)}"\nreason = "Ours."\n'
+    try:
+        path.write_text(entry)
+        said = audit(capsys, "--image", on_top(whole, tmp_path / "x", [member(f"{SITE}/more.pth", code)]))
+        assert (said.exit, said.kinds) == (0, [])
+        said = audit(capsys, "--image", on_top(whole, tmp_path / "y", [member(f"{SITE}/more.pth", code + b"#\n")]))
+        assert sorted(said.kinds) == [("explains-nothing", "more.pth"), ("shadowed", f"{SITE}/more.pth")]
+    finally:
+        path.unlink()
+
+
 def test_known_differences_have_reasons(
     whole: Path, tmp_path: Path, world: tuple[Project, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

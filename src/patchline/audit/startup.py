@@ -62,7 +62,8 @@ def _run_by_pth(view: View, place: Installed, site: str, listed: set[str] | None
         strange = listed is not None and path not in listed and (posixpath.basename(path), row) != _VIRTUALENV
         if runs(row) and (strange or speaks.search(row)):
             alone = ", and no RECORD lists the file" if strange else ""
-            yield Finding("shadowed", path, f"each start of Python runs this line of it: {row[:120]}{alone}")
+            what = f"each start of Python runs this line of it: {row[:120]}{alone}"
+            yield Finding("shadowed", path, what, found=view.files[path].digest)
 
 
 def _listed(view: View, site: str) -> set[str]:
