@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from tarfile import TarInfo
 
 from patchline.audit.view import Held, Patterns, Seen, View
 from patchline.audit.watch import Watch
@@ -12,11 +11,7 @@ from patchline.image import model, unpack
 from patchline.image.ahead import ahead
 from patchline.image.base import Base
 from patchline.image.contents import Asked, Contents, Node, unresolved
-from patchline.image.model import Descriptor
-from patchline.image.unpack import Read
 from patchline.progress import bytes_of
-
-_Member = tuple[TarInfo, Read]
 
 
 def view(image: Base, wanted: Patterns) -> View:
@@ -42,17 +37,9 @@ def _read(image: Base, asked: Asked) -> tuple[Contents, Watch]:
         ids = model.config(image.config, image.where).rootfs.diff_ids
         for layer, diff_id in zip(image.layers, ids, strict=True):
             with ahead(_counted(image.source.chunks(layer), came)) as chunks:
-                members = _understood(layer, unpack.members(layer, chunks, image.where, diff_id), image.where)
+                members = unpack.members(layer, chunks, image.where, diff_id)
                 found.lay(watch.layer(members), image.where)
     return found, watch
-
-
-def _understood(layer: Descriptor, members: Iterator[_Member], where: str) -> Iterator[_Member]:
-    """The same, with an error of ours where tarfile takes numbers and texts of a head for what they are not."""
-    try:
-        yield from members
-    except (ValueError, OverflowError, RecursionError) as bad:
-        raise SourceMismatch(f"the layer {layer.digest} has a head that makes no sense: {bad}", where=where) from bad
 
 
 def _counted(chunks: Iterator[bytes], came: Callable[[int], None]) -> Iterator[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import NamedTuple
 
 from patchline.changelog import news, proven, released
@@ -126,7 +126,7 @@ def _of_series(carried: Carried, told: list[Fragment], first: dict[tuple[str, st
                 patch=patch,
                 why=_why(patch),
                 news=taken.text if taken else "",
-                since=taken.day if taken else _day(patch),
+                since=taken.day if taken else _since(patch),
                 files=counts(patch),
                 tests=tests[patch.name],
                 proof=shown.tests.get(patch.name),
@@ -160,9 +160,15 @@ def _why(patch: Patch) -> str:
     return head.strip() if patch.header._replace(body=last, fields=()).trailers else body
 
 
-def _day(patch: Patch) -> str:
+def _since(patch: Patch) -> str:
+    day = day_of(patch)
+    return day.isoformat() if day else ""
+
+
+def day_of(patch: Patch) -> date | None:
+    """Of the patch's mail, in UTC; None where it has none."""
     seconds = patch.header.seconds
-    return datetime.fromtimestamp(seconds, UTC).date().isoformat() if seconds is not None else ""
+    return datetime.fromtimestamp(seconds, UTC).date() if seconds is not None else None
 
 
 def spelled(pin: str) -> str:

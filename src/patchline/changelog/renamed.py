@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from patchline.changelog import generate, news, taken
 from patchline.changelog.news import Fragment, Named
 from patchline.files import write_whole
 from patchline.series import quilt
 from patchline.series.carried import Carried
 from patchline.series.export import Exported
-from patchline.series.patch import Patch, changes_digest
+from patchline.series.patch import Patch
 
 
-def diffs(series: Carried) -> dict[str, str]:
-    """A digest of what each patch of a series changes, by its file's name; none where there is no series yet."""
-    if not series.series.is_file():
-        return {}
-    return {patch.name: changes_digest(patch) for patch in quilt.patches(quilt.files(series.series, own=True))}
-
-
-def tell(series: Carried, before: Mapping[str, str], done: Exported) -> list[str]:
+def tell(series: Carried, done: Exported) -> list[str]:
     """Puts the new name into the news of every patch that an export renamed; their paths from the project's root.
 
-    A patch is renamed where one with another name and the same changes came in its place; `before` is `diffs` of the
-    series as it was. News that tell of several patches stay as they are.
+    News that tell of several patches stay as they are.
 
     Raises:
         UsageError: a fragment is not understood.
     """
-    paths = []
+    pairs = [(old, new) for old, new in done.renamed if quilt.bare(new) != quilt.bare(old)]
+    if not pairs:
+        return []
     now = {patch.name: patch for patch in quilt.patches(quilt.files(series.series, own=True))}
-    for old in done.removed:
-        new = next((now[name] for name in done.written if before.get(old) == changes_digest(now[name])), None)
-        if new and quilt.bare(new.name) != quilt.bare(old):
-            paths += _renamed(series, old, new)
+    paths = [path for old, new in pairs for path in _renamed(series, old, now[new])]
     if paths:
         generate.anew(series.project)
     return paths

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 
-from patchline.changelog import generate, news
-from patchline.changelog.entries import spelled
+from patchline.changelog import generate, news, untold
+from patchline.changelog.entries import day_of, spelled
 from patchline.changelog.news import Fragment
 from patchline.changelog.words import listed
 from patchline.rebase.course import Progress
@@ -35,7 +35,7 @@ def tell(series: Carried, names: Collection[str], text: str = "", *, older: Coll
             said = text or words(series, patch)
             name = bare if kind == "carried" else f"{bare} {series.name}"
             first = not any(named.key == (series.upstream.name, bare) for one in told for named in one.patches)
-            day = _day(patch) if first and patch.name in older else None
+            day = day_of(patch) if first and patch.name in older else None
             paths.append(_write(series, kind, name, said, [patch], day))
     return _done(series, paths)
 
@@ -55,21 +55,9 @@ def tell_rebased(done: Progress) -> list[str]:
 
 def _untold(series: Carried, told: Sequence[Fragment]) -> list[Patch]:
     """The patches of a series that no news names as carried on its version, in their order."""
-    patches = quilt.patches(quilt.files(series.series, own=True))
-    return [patch for patch in patches if not _is_told(series, told, quilt.bare(patch.name))]
-
-
-def _is_told(series: Carried, told: Sequence[Fragment], bare: str) -> bool:
-    """Whether news names it on that version. One that was dropped there since is told of anew when it comes back."""
-    here, version = (series.upstream.name, bare), series.pin.version
-    named = [(one, patch) for one in told for patch in one.patches if patch.key == here]
-    taken = [one.day for one, patch in named if one.kind in ("carried", "rebased") and patch.version == version]
-    drops = [one.day for one, _ in named if one.kind == "dropped" and one.upstream == series.name]
-    stands = False
-    for day in sorted({*taken, *drops}):  # on one day, it comes and goes by turns
-        more = taken.count(day) - drops.count(day)
-        stands = more >= 0 if stands else more > 0
-    return stands
+    fresh = untold.names(series, told)
+    patches = quilt.patches(quilt.files(series.series, own=True)) if fresh else []
+    return [patch for patch in patches if patch.name in fresh]
 
 
 def _kind(series: Carried, told: Sequence[Fragment], bare: str) -> str:
@@ -88,12 +76,6 @@ def _subject(patch: Patch) -> str:
     """Without its tags in brackets, as a sentence has it."""
     subject = patch.header.subject
     return (re.sub(r"^(\[[^\]]*\]\s*)+", "", subject) or subject).strip().rstrip(".")
-
-
-def _day(patch: Patch) -> date | None:
-    """Of the patch's mail; None where it has none."""
-    seconds = patch.header.seconds
-    return datetime.fromtimestamp(seconds, UTC).date() if seconds is not None else None
 
 
 def _rebased(done: Progress, fresh: Sequence[Patch]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from patchline.cli import Outcome
 from patchline.errors import Exit
+from patchline.series.carried import Carried
 from patchline.series.export import Exported
 
 
@@ -25,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Exports; see `series.export` for what is raised."""
-    from patchline.changelog import news, renamed, taken
+    from patchline.changelog import news
     from patchline.series.carried import carried
     from patchline.series.export import export
 
@@ -33,10 +34,20 @@ def run(args: argparse.Namespace) -> Outcome:
     if args.check:
         return outcome(export(series, check=True, force=args.force), check=True)
     news.read(series.project)  # a fault there is said before anything changes
-    before = renamed.diffs(series)
     done = export(series, force=args.force)
-    told = renamed.tell(series, before, done)
-    return outcome(done, [*told, *taken.tell(series, [*done.kept, *done.written], older=done.kept)])
+    return outcome(done, _told(series, done))
+
+
+def _told(series: Carried, done: Exported) -> list[str]:
+    """The news that it wrote."""
+    from patchline.changelog import news, untold
+
+    if not done.renamed and not untold.names(series, news.read(series.project)):
+        return []
+    from patchline.changelog import renamed, taken
+
+    told = renamed.tell(series, done)
+    return [*told, *taken.tell(series, [*done.kept, *done.written], older=done.kept)]
 
 
 def outcome(done: Exported, told: Sequence[str] = (), *, check: bool = False) -> Outcome:

@@ -114,6 +114,8 @@ def _unpacking(layer: Descriptor, chunks: Iterator[bytes], where: str) -> Iterat
     except (tarfile.TarError, zlib.error, EOFError, OSError) as bad:
         _drain(chunks)  # wrong bytes have a better message
         raise SourceMismatch(f"the layer {layer.digest} cannot be unpacked: {bad}", where=where) from bad
+    except (ValueError, OverflowError, RecursionError) as bad:  # numbers and texts that tarfile takes on trust
+        raise SourceMismatch(f"the layer {layer.digest} has a head that makes no sense: {bad}", where=where) from bad
 
 
 def _unpacked(kind: str, chunks: Iterator[bytes], where: str) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from patchline.series import applied, history, quilt
 from patchline.series.carried import Carried
 from patchline.series.history import Commit
 from patchline.series.moves import held
-from patchline.series.patch import Patch
+from patchline.series.patch import Patch, changes_digest
 from patchline.series.placement import Rule
 from patchline.series.plan import plan
 from patchline.series.trees import CommitTree
@@ -32,6 +32,8 @@ class Exported(NamedTuple):
     """Whether only the order of kept patches is another one."""
     taken: tuple[str, ...] = ()
     """Files of the work tree whose changes went into a patch."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Of the removed ones those that came back with the same changes under another name: both names."""
 
     @property
     def differs(self) -> bool:
@@ -111,17 +113,27 @@ def prepare(
             next=f"python -m patchline apply {carried.upstream.name}",
         )
     old = present(carried)
+    made: dict[str, Patch] = {}
     new: dict[str, bytes] = {}
     for commit, name in zip(found, names or names_of(found, old, record), strict=True):
-        made = history.patch(repo, commit, name)
-        same = name in old and not canonical and says_the_same(repo, commit, old[name], made)
-        new[name] = old[name].raw if same else made.raw
+        made[name] = history.patch(repo, commit, name)
+        same = name in old and not canonical and says_the_same(repo, commit, old[name], made[name])
+        new[name] = old[name].raw if same else made[name].raw
     kept = [name for name, raw in new.items() if name in old and old[name].raw == raw]
     written, removed = [name for name in new if name not in kept], [name for name in old if name not in new]
     reordered = [name for name in old if name in new] != [name for name in new if name in old]
     text = _series_bytes(carried, list(new), {name for name in written if name in old and old[name].strip != 1})
-    done = Exported(carried.folder, kept, written, removed, reordered)
+    renamed = _renamed({name: old[name] for name in removed}, {name: made[name] for name in written})
+    done = Exported(carried.folder, kept, written, removed, reordered, renamed=renamed)
     return Ready(base, [commit.id for commit in found], list(old), new, text, done)
+
+
+def _renamed(removed: dict[str, Patch], written: dict[str, Patch]) -> tuple[tuple[str, str], ...]:
+    if not removed:
+        return ()
+    names = {changes_digest(patch): name for name, patch in reversed(written.items())}
+    pairs = ((old, names.get(changes_digest(patch), "")) for old, patch in removed.items())
+    return tuple((old, new) for old, new in pairs if new)
 
 
 def publish(carried: Carried, tree: WorkTree, ready: Ready) -> None:
